@@ -43,6 +43,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{} entries in {}", ages.len()?, path.display());
     }
 
+    // Written anew without gaps, while it is only read: a backup that has its name when it is whole.
+    let compacted = there.path().join("compacted.pool");
+    Options::new().compact_to::<Map<str, u32>>(&path, &compacted, &mut |_, _| ())?;
+    assert_eq!(open(&compacted)?.get("Ada")?, Some(36));
+
     // The copies are two pools from now on.
     open(&path)?.put("Grace", &85)?;
     assert_eq!(open(&moved)?.get("Grace")?, None);

@@ -1,4 +1,4 @@
-//! Failures, and what a program does about each.
+//! Failures, and how a program handles each.
 //!
 //!     cargo run -p durahash-examples --bin errors
 
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     let long = "k".repeat(MAX_KEY_BYTES + 1);
     assert!(matches!(refused(map.put(&long, b"")).kind(), ErrorKind::TooLarge { .. }));
 
-    // What is refused has changed nothing. Lookups and removals work in a full pool, too.
+    // A refused put has changed nothing. Lookups and removals work in a full pool, too.
     let fill = || (0..1000).try_for_each(|i| map.put(&i.to_string(), &[0; 100_000]));
     assert!(matches!(refused(fill()).kind(), ErrorKind::Full { .. }));
     assert_eq!(map.get("0")?, Some(vec![0; 100_000]));

@@ -19,8 +19,8 @@ async fn serve(client: TcpStream, map: Map<str, str>) -> Done<()> {
     let mut lines = BufReader::new(reader).lines();
     while let Some(line) = lines.next_line().await? {
         let words: Vec<&str> = line.splitn(3, ' ').collect();
-        // Lookups and, in the mode `Interval`, puts take a microsecond: they run where they are. What waits for
-        // the disk runs on a thread for blocking work.
+        // Lookups and, in the mode `Interval`, puts take a microsecond: they run where they are. Operations that wait
+        // for the disk run on a thread for blocking work.
         let reply = match words[..] {
             ["get", key] => map.get(key)?.unwrap_or_else(|| "none".into()),
             ["set", key, value] => map.put(key, value).map(|()| "done".into())?,

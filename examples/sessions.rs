@@ -33,7 +33,15 @@ impl Sessions {
 
     /// Removes the sessions that ended; one that is prolonged meanwhile stays.
     fn sweep(&self, now: u64) -> Result<u64> {
-        self.0.retain(|_, (_, ends)| *ends > now)
+        let has_ended = |(_, ends): &(u32, u64)| *ends <= now;
+        let mut swept = 0;
+        for session in &self.0 {
+            let (id, session) = session?;
+            if has_ended(&session) && self.0.remove_if(&id, has_ended)?.is_some() {
+                swept += 1;
+            }
+        }
+        Ok(swept)
     }
 }
 

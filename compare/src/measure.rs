@@ -79,7 +79,7 @@ fn entrants<'a>(plan: &'a Plan, tried: &[Tried]) -> Vec<Entrant<'a>> {
     all
 }
 
-/// Who is measured, by name.
+/// The names of the entrants.
 pub(crate) fn names(plan: &Plan, tried: &[Tried]) -> Vec<String> {
     entrants(plan, tried).iter().map(|entrant| entrant.name.to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! What was measured as rows of a report: the kills, and the targets. `durahash-bench` has their tables.
+//! Rows of a report: the kills, and the targets. `durahash-bench` has their tables.
 
 use durahash_bench::{About, Row};
 

@@ -1,7 +1,7 @@
 //! A trial of each mode of each store: is everything there after its process was killed?
 //!
 //! A child process inserts, and tells every acknowledged key through a pipe; it is killed at an
-//! arbitrary moment, and what it left is opened and looked through.
+//! arbitrary moment, and its store is opened and checked.
 
 use std::fs::File;
 use std::io;

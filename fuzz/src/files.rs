@@ -93,8 +93,8 @@ fn is_limit(e: &Error) -> bool {
     )
 }
 
-/// An image as a file of whatever types it says. Opened read-only it is not written to; refused, it
-/// is left as it was; and it holds the same whichever way it is opened.
+/// An image as a file of the types that it names. Opened read-only it is not written to; refused, it
+/// is left as it was; and every way to open it finds the same contents.
 pub(crate) fn use_file<H: Kept>(
     image: &[u64],
     blind_to: Option<&'static str>,

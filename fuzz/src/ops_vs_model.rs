@@ -262,7 +262,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
             if let Err(e) = done {
                 assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
                 if self.planted == Some(Planted::FullLoses) {
-                    // What is full of chains can refuse even this.
+                    // A pool full of chains can refuse even this.
                     let _ = self.on.map().remove(K::sample(k).borrow());
                 }
             }

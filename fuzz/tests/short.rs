@@ -37,7 +37,7 @@ fn found_after(target: &dyn Target, first: u64, executions_max: u64) -> u64 {
     found.expect("the planted fault is found")
 }
 
-/// Damage that the library can report, and that no image leads to, with the reason.
+/// Damage that the library can report, and that no image leads to, or one by luck, with the reason.
 const UNREACHED: [(&str, &str); 12] = [
     (
         "a record's key length exceeds the maximum",
@@ -118,11 +118,11 @@ fn open_image() {
     for seed in SEED..SEED + SEARCHES {
         let fuzzer = short(&target, 10_000, seed);
         missed.retain(|what| !fuzzer.damage().contains(what));
-        if missed == unreached {
+        if missed.is_subset(&unreached) {
             return;
         }
     }
-    assert_eq!(missed, unreached);
+    panic!("not reached: {:?}", missed.difference(&unreached));
 }
 
 #[test]

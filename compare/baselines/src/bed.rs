@@ -30,7 +30,7 @@ pub(crate) struct Setting {
     pub(crate) kind: Kind,
     pub(crate) clients: usize,
     pub(crate) nodes: usize,
-    /// Of all nodes together. What is not touched takes nothing.
+    /// Of all nodes together. Untouched memory takes nothing.
     pub(crate) bytes: u64,
     /// At least 8.
     pub(crate) value_bytes: usize,
@@ -279,7 +279,7 @@ mod tests {
 
     /// Each makes an insert, or a search, dearer by what it saves.
     #[test]
-    fn what_is_gone_without_costs_round_trips() {
+    fn a_technique_left_out_costs_round_trips() {
         let trips = |without, awaited| {
             let mut options = durahash_remote::Options::default();
             options.without = without;

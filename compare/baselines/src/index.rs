@@ -133,7 +133,7 @@ impl Index {
                 Done { merges, splits, split_ns: 0, conflicts: stats.conflicts, waits: stats.waits }
             }
             Index::Race(race) => {
-                let race::Tally { splits, split_ns, conflicts, waits, .. } = race.tally();
+                let race::Stats { splits, split_ns, conflicts, waits, .. } = race.stats();
                 Done { merges: 0, splits, split_ns, conflicts, waits }
             }
         }

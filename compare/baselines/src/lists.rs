@@ -265,7 +265,7 @@ impl<M: Medium> Lists<M> {
                 return Ok(());
             }
         };
-        // What was the last position is gone, and the gap may be the last one now.
+        // The last position is gone, and the gap may be the last one now.
         let (count, missing) = if gap + 1 == last { (gap, None) } else { (last, Some(gap)) };
         self.commit(list, State { count, missing, ..state });
         Ok(())

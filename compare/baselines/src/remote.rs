@@ -29,7 +29,7 @@ const SIZED: usize = 64;
 const MAKERS: usize = 8;
 /// Percent of inserts in mixes.
 const MIXES: [u64; 5] = [0, 25, 50, 75, 100];
-/// YCSB's mixes: percent of reads, and whether the others insert.
+/// YCSB's mixes: percent of reads, and true if the others insert.
 const YCSB: [(&str, u64, bool); 4] =
     [("A", 50, false), ("B", 95, false), ("C", 100, false), ("D", 95, true)];
 /// Points of the curve of growth, and keys between two of them.
@@ -84,7 +84,7 @@ fn many_kinds() -> [(&'static str, Kind); 3] {
     [(SEP, Kind::Sep(options)), (RACE, race(Moves::Each)), (BATCHED, race(Moves::Batched))]
 }
 
-/// The runs without a technique of SepHash: the case, whether it is about inserts, and how.
+/// The runs without a technique of SepHash: the case, true if it is about inserts, and the options.
 fn without() -> Vec<(&'static str, bool, Option<Technique>, Awaited)> {
     vec![
         ("insert", true, None, Awaited::Nothing),

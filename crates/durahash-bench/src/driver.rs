@@ -24,7 +24,7 @@ pub trait Table: Sync {
     /// Inserts `key` or replaces its value.
     fn put(&self, key: u64, value: u64) -> Result<()>;
 
-    /// Removes `key`; whether it was there.
+    /// Removes `key`; true if it was there.
     fn remove(&self, key: u64) -> Result<bool>;
 
     /// The values of many keys, into `out`, which is as long.

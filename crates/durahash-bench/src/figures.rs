@@ -222,7 +222,7 @@ impl Spec {
         series.collect()
     }
 
-    /// What values are divided by.
+    /// The divisor of values.
     fn unit(&self) -> f64 {
         if self.axis.starts_with("million") { 1e6 } else { 1.0 }
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_edge_is_refused_with_its_line() {
+    fn bad_lines_are_refused_with_their_number() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("edges.tsv");
         for (text, reason) in [

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// A machine. What the system does not tell is `unknown`, or zero.
+/// A machine. Facts that the system does not tell are `unknown`, or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.

@@ -16,10 +16,10 @@ pub trait MultiTable: Sync {
     /// How many values `key` has.
     fn count(&self, key: u64) -> Result<u64>;
 
-    /// Removes one value of `key`; whether it was there.
+    /// Removes one value of `key`; true if it was there.
     fn remove_one(&self, key: u64, value: u64) -> Result<bool>;
 
-    /// Removes all values of `key`; how many they were.
+    /// Removes all values of `key`; returns their number.
     fn remove_all(&self, key: u64) -> Result<u64>;
 
     /// Bytes in use on the medium.

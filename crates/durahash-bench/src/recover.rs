@@ -252,7 +252,7 @@ pub(crate) fn kill_and_recover(
     })
 }
 
-/// What a child said until it was killed.
+/// The output of a child until it was killed.
 pub struct Told {
     /// The numbers that it wrote to its output, of eight bytes each.
     pub words: Vec<u64>,

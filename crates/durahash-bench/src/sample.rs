@@ -194,7 +194,7 @@ fn one_design_has_figures_of_all_numbers_of_threads() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_drawn() {
+fn missing_measurements_are_not_drawn() {
     assert!(draw(&Report::default()).is_empty() && tables(&Report::default()).is_empty());
     let mut report = whole();
     // One figure; its table, and the one that says which design opens soonest.

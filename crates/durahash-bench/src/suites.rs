@@ -415,7 +415,7 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// What a child that was killed left, as rows of a table.
+    /// Kills a child, and records its pool's recovery as rows of a table.
     fn killed(
         &mut self,
         config: &Config,
@@ -453,7 +453,7 @@ impl<'a> Recorder<'a> {
 }
 
 /// Ends the resize that inserts may have begun, as a thread in the background would: lookups do not, and
-/// would read more blocks for as long as it takes. What it costs them is the suite of resizes.
+/// would read more blocks for as long as it takes. The suite of resizes measures that.
 fn settle(map: &Map<u64, u64>) -> Result<()> {
     while map.step()? {}
     Ok(())

@@ -169,7 +169,7 @@ named! {
         YcsbC = "YCSB C": "100 % read, zipfian",
         YcsbD = "YCSB D": "95 % read of the latest, 5 % insert",
         YcsbF = "YCSB F": "50 % read, 50 % read-modify-write, zipfian",
-        // What is removed was inserted by it.
+        // It removes keys that it inserted.
         Mixed = "mixed": "50 % hit, 25 % insert, 25 % remove",
         Delete = "delete": "remove all keys",
     }

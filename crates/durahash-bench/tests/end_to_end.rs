@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         copies_answer_the_more_lookups_the_more_there_are();
         slices_show_a_resize();
         the_first_lookup_after_a_kill_is_timed();
-        what_cannot_be_is_refused();
+        impossible_configurations_are_refused();
     });
     ExitCode::SUCCESS
 }
@@ -353,7 +353,7 @@ fn modes_are_measured_side_by_side() {
     }
 }
 
-fn what_cannot_be_is_refused() {
+fn impossible_configurations_are_refused() {
     let of_modes = |config| Config { suites: vec![Suite::Durability], ..config };
     for (config, why) in [
         (Config { suites: vec![], ..config() }, "no suite"),

@@ -205,11 +205,18 @@ Examples:
 
     /// Write the pool anew without gaps, and print its size before and after
     ///
-    /// Needs space for the new file beside the old one, which is replaced when the new one is whole.
-    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash compact packages.pool")]
+    /// Needs space for the new file beside the old one, which is replaced when the new one is whole. With --to
+    /// the old one stays, and is only read: a backup.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Examples:\n  durahash compact packages.pool\n  durahash compact packages.pool --to backup.pool"
+    )]
     Compact {
         /// The pool's file
         pool: PathBuf,
+        /// Write to this new file, and leave the pool as it is
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
     },
 
     /// Measure designs on this machine

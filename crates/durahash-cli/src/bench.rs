@@ -81,7 +81,7 @@ pub(crate) fn try_saved(saved: &Saved) -> Result<(), Failure> {
 pub(crate) fn tell(report: &Report, to: &Saved) -> Result<Exit, Failure> {
     let mut text = Vec::new();
     report.write_text(&mut text).map_err(|e| Failure::output(&e))?;
-    // What cannot be saved after all is printed at least, and what cannot be printed is saved.
+    // A report that cannot be saved is printed at least, and one that cannot be printed is saved.
     let saved = save(report, to);
     print(&text)?;
     saved?;

@@ -34,13 +34,13 @@ pub(crate) fn check(read: &File, json: bool) -> Result<Exit, Failure> {
 
 /// The result of a check.
 struct Looked {
-    /// What the entries are called: keys, if no map is a multimap.
+    /// The word for entries: keys, if no map is a multimap.
     called: &'static str,
     /// How many there are, where it can be told.
     entries: Option<u64>,
     /// How many maps there are, if there are others than one that has no name of its own.
     maps: Option<usize>,
-    /// Whether pages may be missing that no check can miss, where it can be told.
+    /// True if pages may be missing without a check noticing it; `None` if unknown.
     suspect: Option<bool>,
     /// Blocks that have a check word, and all that get one, where it can be told.
     blocks: Option<[u64; 2]>,
@@ -118,7 +118,7 @@ fn as_json(pool: &str, looked: &Looked) -> Value {
 fn as_text(pool: &str, looked: &Looked) -> String {
     let Looked { called, entries, maps, suspect, blocks, findings } = looked;
     let mut text = String::new();
-    for (map, Finding { invariant, off, what }) in findings {
+    for (map, Finding { invariant, off, what, .. }) in findings {
         let map = if maps.is_none() || map.is_empty() { "" } else { &format!("map {map}: ") };
         text.push_str(&format!("{pool}: {map}{invariant} at offset {off:#x}: {what}\n"));
     }

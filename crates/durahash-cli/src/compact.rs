@@ -11,11 +11,16 @@ use crate::progress::Progress;
 use crate::size::human;
 
 /// `durahash compact`.
-pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
+pub(crate) fn compact(pool: &Path, to: Option<&Path>) -> Result<Exit, Failure> {
     let before = file_bytes(pool)?;
     let mut progress = Progress::without_end("compacting");
     let watch = &mut |done, of| progress.watch(done, of);
-    Options::new().compact_watched::<Pool>(pool, watch).map_err(|e| {
+    let options = Options::new();
+    let compacted = match to {
+        Some(to) => options.compact_to::<Pool>(pool, to, watch),
+        None => options.compact_watched::<Pool>(pool, watch),
+    };
+    compacted.map_err(|e| {
         Failure::pool_or_full(
             pool,
             &e,
@@ -23,10 +28,11 @@ pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
         )
     })?;
     drop(progress);
-    let after = file_bytes(pool)?;
+    let written = to.unwrap_or(pool);
+    let after = file_bytes(written)?;
     let text = format!(
         "{}: {before} bytes before, {after} bytes after ({} -> {})\n",
-        pool.display(),
+        written.display(),
         human(before),
         human(after)
     );

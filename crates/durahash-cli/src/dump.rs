@@ -13,7 +13,7 @@ use crate::pool::open_of_several;
 use crate::progress::{Progress, STEP};
 use crate::store::Store;
 
-/// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged. Entries that damage
+/// `durahash dump`. Damaged entries are named and left out: a dump is how a pool is salvaged. Entries that damage
 /// has hidden from the walk are missed by a check.
 pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
     let (pool, others) = open_of_several(read)?;

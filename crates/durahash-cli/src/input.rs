@@ -100,8 +100,8 @@ impl Input {
         })
     }
 
-    /// From now on, while lines of what is no regular file are waited for, this is asked every so often; what it fails
-    /// with is what reading fails with.
+    /// From now on, waits for lines of an input that is no regular file call this every so often; its failure ends the
+    /// read.
     pub(crate) fn watch_meanwhile(&self, watch: Option<Watch>) {
         *self.watch.borrow_mut() = watch;
     }

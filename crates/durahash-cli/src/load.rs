@@ -217,8 +217,7 @@ impl<S: Store> Load<'_, S> {
         self.stopped(failure, again)
     }
 
-    /// The failure that ends the load, with what became of the entries before it, and whether to
-    /// try `again`.
+    /// The failure that ends the load. Says how many entries were loaded before it, and if trying `again` helps.
     fn stopped(&self, mut failure: Failure, again: bool) -> Failure {
         if self.loaded > 0 {
             let advice = match self.store.kind() {

@@ -65,7 +65,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),
         Command::Maps(args) => maps::maps(&args),
-        Command::Compact { pool } => compact::compact(&pool),
+        Command::Compact { pool, to } => compact::compact(&pool, to.as_deref()),
         Command::Bench(args) => bench::bench(&args),
         Command::Node(args) => node::node(&args),
         Command::Remote(args) => remote::remote(&args),

@@ -117,7 +117,9 @@ fn listen(
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
-    let node = Listening::bind(&address.to_string(), offer, token, Limits::default());
+    let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
+    let limits = Limits::default();
+    let node = Listening::bind_watched(&address.to_string(), offer, token, limits, refused);
     let node = node.map_err(|e| Failure::node(&e))?;
     let text = format!("node {}, {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {

@@ -15,7 +15,7 @@ pub(crate) enum Opened {
     Multimap(AnyMultiMap),
 }
 
-/// What to do with an open map; the second, if that is something else, with a multimap.
+/// Evaluates the first expression with an open map; with a multimap the second, if there is one.
 macro_rules! either {
     ($opened:expr, $map:ident => $single:expr $(, $multi:expr)?) => {
         match $opened {

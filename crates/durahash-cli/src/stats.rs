@@ -1,6 +1,8 @@
 //! `stats`: figures about a pool.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use durahash::{Durability, Error, Stats};
 use serde_json::{Value, json};
@@ -23,7 +25,10 @@ pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let stats = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
     drop(progress);
     let (pool, kind) = (read.file.pool.display().to_string(), map.kind());
-    print_as(json, || as_json(&pool, kind, &stats), || as_text(&pool, kind, &stats))?;
+    let disk_bytes = fs::metadata(&read.file.pool).ok().map(|file| file.blocks() * 512);
+    let (as_json, as_text) =
+        (|| as_json(&pool, kind, &stats, disk_bytes), || as_text(&pool, kind, &stats, disk_bytes));
+    print_as(json, as_json, as_text)?;
     Ok(Exit::Ok)
 }
 
@@ -38,7 +43,8 @@ fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
     stats.index.depths.iter().copied().enumerate().filter(|(_, units)| *units != 0)
 }
 
-fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
+/// `disk_bytes`: what the file takes of the disk, which is less than its size where it has holes.
+fn as_json(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> Value {
     let depths = depths(stats).map(|(depth, units)| json!({ "depth": depth, "units": units }));
     let mut figures = json!({
         "pool": pool,
@@ -55,6 +61,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
             "dram": stats.dram_bytes_per_key(),
         },
         "file_bytes": stats.space.bytes,
+        "disk_bytes": disk_bytes,
         "free_bytes": stats.space.free_bytes,
         "max_bytes": stats.space.max_bytes,
         "check_bytes": stats.space.check_bytes,
@@ -88,7 +95,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
     figures
 }
 
-fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
+fn as_text(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing to a string does not fail.
@@ -112,6 +119,9 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
         "file size",
         format!("{} ({} free)", human(stats.space.bytes), human(stats.space.free_bytes)),
     );
+    if let Some(disk_bytes) = disk_bytes {
+        row("on the disk", human(disk_bytes));
+    }
     if let Some(max_bytes) = stats.space.max_bytes {
         row("largest size", human(max_bytes));
     }

@@ -36,10 +36,10 @@ pub(crate) trait Store {
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Removes a key; whether it was there.
+    /// Removes a key; true if it was there.
     fn remove(&self, key: &[u8]) -> Result<bool>;
 
-    /// All keys and values. What is damaged is an error among them, and the rest follows.
+    /// All keys and values. Damage is an error among them, and the rest follows.
     fn entries(&self) -> Box<dyn Iterator<Item = Result<Pair>> + '_>;
 
     /// How many keys or entries there are, where that is known without looking at all.

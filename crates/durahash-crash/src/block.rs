@@ -5,9 +5,8 @@
 //! of these versions may be there instead, of each sector another one. Of a write to the log that is
 //! under way any sectors are there. When the *process* is killed nothing is lost that was written,
 //! but it is not on the disk for that: recovery begins with both. A write or sync that failed leaves any
-//! of these versions, too, and no later sync is about them: only who writes a sector again, and syncs
-//! that, knows what is there. A recovery that reads the ring on the drive has that put there what is in its
-//! cache.
+//! of these versions, too, and no later sync is about them: a sector is known again only once it is written
+//! and synced again. A recovery that reads the ring on the drive has the drive's cache emptied.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +17,10 @@ use crate::script::Rng;
 const SECTOR_BYTES: usize = 512;
 const SECTOR_WORDS: usize = SECTOR_BYTES / 8;
 
-/// An order or a sync that is left out, to see whether it is missed.
+/// An order or a sync that is left out, which the tester must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Omit {
-    /// Nobody waits for a write to the log: it is on the disk only when the next one is.
+    /// The program does not wait for a write to the log: it is on the disk only when the next one is.
     LogWait,
     /// Lines are written to the pool before they are in the log.
     LogFirst,
@@ -134,7 +133,7 @@ type Pending<const N: usize, T> = BTreeMap<usize, Versions<N, T>>;
 #[derive(Clone)]
 struct Versions<const N: usize, T> {
     all: Vec<[T; N]>,
-    /// Whether the system believes that the last one is on the disk, since a sync of it failed.
+    /// A sync of the last one failed, so the system believes that it is on the disk.
     given_up: bool,
 }
 
@@ -155,9 +154,9 @@ impl<const N: usize, T> Default for Versions<N, T> {
 #[derive(Clone)]
 pub struct Walk {
     omit: Option<Omit>,
-    /// What is on the disk for sure.
+    /// The contents that are on the disk for sure.
     durable: DiskImage,
-    /// What the program reads.
+    /// The contents that the program reads.
     current: DiskImage,
     pool: Pending<SECTOR_WORDS, u64>,
     area: Pending<SECTOR_BYTES, u8>,
@@ -256,7 +255,7 @@ impl Walk {
         }
     }
 
-    /// What was written there last is on the disk.
+    /// The last version of these sectors is on the disk.
     fn settle_area(&mut self, off: usize, bytes: usize) {
         for sector in sectors(off, bytes) {
             let versions = self.area.remove(&sector).unwrap_or_default();
@@ -277,7 +276,7 @@ impl Walk {
         }
     }
 
-    /// What a loss of power leaves, now, or while `under_way` is done.
+    /// The disk after a loss of power now, or while `under_way` is done.
     #[must_use]
     pub fn cut(&self, under_way: Option<&DiskStep>, pick: Pick) -> DiskImage {
         let mut walk = self.clone();

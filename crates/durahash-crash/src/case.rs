@@ -1,4 +1,4 @@
-//! What the tester has to know about a design: a [`Case`], in well under a hundred lines.
+//! The description of a design for the tester: a [`Case`], in well under a hundred lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ pub type Make = Arc<dyn Fn(Sim) -> Result<Box<dyn Table>> + Send + Sync>;
 pub struct Case {
     /// The name in commands.
     pub name: &'static str,
-    /// How far a medium may grow.
+    /// The limit of a medium's growth.
     pub max_bytes: u64,
-    /// Whether operations may find the medium full, and then change nothing.
+    /// Operations may find the medium full, and then change nothing.
     pub may_fill: bool,
-    /// Whether there is work that a step does in the middle of others' operations.
+    /// A step does some of its work in the middle of others' operations.
     pub synced: bool,
     /// A recovery goes on while the table is used: more operations are also done on one that nobody has read.
     pub is_lazy: bool,
-    /// How many calls into the medium a recovery may need at most.
+    /// The most calls into the medium that a recovery may need.
     pub recovery_calls: u64,
     /// Makes an empty table on an empty medium and publishes it.
     pub create: Make,
@@ -40,7 +40,7 @@ pub struct Case {
     pub keys: Vec<u64>,
     /// The states that exhaustive scripts set out from; the first is the empty table.
     pub prefills: Vec<Prefill>,
-    /// Half of what random scripts put is put by batches.
+    /// Half of the puts of random scripts are batches.
     pub batches: bool,
     /// Of a multimap, the keys that random scripts prefer, so that their lists grow.
     pub hot: Option<&'static [u16]>,
@@ -67,7 +67,7 @@ impl Case {
         }
     }
 
-    /// What is done to this kind of table where `op` would be done to a map; `salt` decides where
+    /// The operation on this kind of table that stands for `op` on a map; `salt` decides where
     /// there is a choice, and zero takes the most away.
     #[must_use]
     pub fn translate(&self, op: Op, salt: u64) -> Op {
@@ -124,13 +124,13 @@ impl fmt::Debug for Case {
 pub struct Prefill {
     /// Its name in commands.
     pub name: &'static str,
-    /// What leads to it from the empty table.
+    /// The operations that lead to it from the empty table.
     pub ops: Vec<Op>,
     /// About six operations: every sequence of up to four of them is tried.
     pub kinds: Vec<Op>,
 }
 
-/// What the tester asks of a table; keys and values are words.
+/// A table as the tester uses it; keys and values are words.
 ///
 /// An [`Index`] becomes one through [`Slots`], with the hash as the key; a map of typed keys by
 /// choosing a key for each word.
@@ -156,10 +156,10 @@ pub trait Table: Send + Sync {
     /// Verifies every invariant.
     ///
     /// # Errors
-    /// What keeps the check from being done.
+    /// The check could not be done.
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 
-    /// Whether the medium said, when it was opened, that the table had been closed properly.
+    /// True if the medium said, when it was opened, that the table had been closed properly.
     fn was_closed(&self) -> Option<bool> {
         None
     }
@@ -217,7 +217,7 @@ impl<I: Index> Table for Slots<I> {
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         if let Some(pool) = &self.pool {
             pool.check_blocks(&mut |off, what| {
-                found(Finding { invariant: "POOL-4", off, what: what.to_owned() });
+                found(Finding::new("POOL-4", off, what));
             });
         }
         self.index.check(found)

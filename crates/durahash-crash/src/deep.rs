@@ -17,10 +17,10 @@ use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
 use serde_json::{Value, json};
 
-/// Whose tests have counts for a deep run; what takes longest comes first.
+/// Packages whose tests have counts for a deep run; the longest comes first.
 const PACKAGES: [&str; 4] = ["durahash-crash", "durahash", "durahash-remote", "durahash-fuzz"];
 
-/// What a line of output counts.
+/// The units of counts in the output.
 const UNITS: [&str; 14] = [
     "states",
     "breaks",
@@ -41,10 +41,10 @@ const UNITS: [&str; 14] = [
 /// Where tests look for their first seed: ours, and those of operations against a model.
 const SEEDS: [&str; 2] = ["DURAHASH_SEED", "PROPTEST_RNG_SEED"];
 
-/// What is asked of a deep run.
+/// Options of a deep run.
 #[derive(Args)]
 pub(crate) struct Deep {
-    /// Ends after so many minutes: what has not begun is left out, and what time is left goes to random scripts
+    /// Ends after so many minutes: tests that have not begun are left out, and time left goes to random scripts
     #[arg(long)]
     minutes: Option<u64>,
     /// Only tests whose names, as in durahash-crash::designs::reh_survives_on_x86, have this in them
@@ -53,7 +53,7 @@ pub(crate) struct Deep {
     /// Begins scripts and schedules at another seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How much is done at once: unless set, as much as there are cores
+    /// Tests that run at once: unless set, as many as there are cores
     #[arg(long)]
     threads: Option<usize>,
     /// Prints JSON instead of a table
@@ -136,7 +136,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics with it")
 }
 
-/// Builds the programs; what cargo says of each.
+/// Builds the programs; returns cargo's message about each.
 fn programs() -> Result<Vec<Value>, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
@@ -220,7 +220,7 @@ fn run_job(job: &Job, number: usize, seed: u64, end: Option<Instant>) -> Done {
     Done { name: job.name(), counts: counts(&said), seconds: seconds(start), found, cut }
 }
 
-/// Whether it succeeded; `None` where the time was over before.
+/// True if it succeeded; `None` where the time was over before.
 fn wait(mut child: Child, end: Option<Instant>) -> std::io::Result<Option<bool>> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -239,7 +239,7 @@ fn seconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// What the lines of a test count: numbers before a unit, with a word between them at the most.
+/// The counts in the lines of a test: numbers before a unit, with a word between them at the most.
 fn counts(said: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for line in said.lines() {

@@ -6,13 +6,13 @@
 //! down every store, flush and fence with its place in the source. From that trace a
 //! [model](states::Model) of persistence says what a crash at any step may leave: of each cache line
 //! a prefix of the stores that were not fenced, say. [Each such state](states::Explorer) is opened by
-//! the design's own recovery, and the [`oracle`] compares: what was acknowledged is there, of
-//! what was in flight all or nothing, and the design's `check` finds nothing. An operation counts as
+//! the design's own recovery, and the [`oracle`] compares: acknowledged operations are there, those in flight
+//! are there whole or not at all, and the design's `check` finds nothing. An operation counts as
 //! acknowledged as soon as it has released its last lock, because from then on others may rely on it.
 //!
 //! Scripts are all sequences of a few operations from several prefilled tables, and random ones. From
-//! crash states whose recovery does something new, scripts go on, so that what a recovery forgot to
-//! make durable comes to light at the next crash. Crashes happen inside recoveries, too.
+//! crash states whose recovery does something new, scripts go on, so that the next crash shows a repair that
+//! was not made durable. Crashes happen inside recoveries, too.
 //!
 //! # How the tester is tested
 //!

@@ -13,7 +13,7 @@ use crate::script::Op;
 /// An operation of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// What it does. It answers with the value that the key had.
+    /// It answers with the value that the key had.
     pub op: Op,
     /// When it began.
     pub begin: u64,

@@ -1,8 +1,8 @@
 //! Pools behind a log, cut at every step of the disk, recovered, and compared.
 //!
 //! A script runs once on a simulated disk. Before each step that the disk took, and while it was
-//! taking one, power fails or the process is killed; what is left is opened by the real recovery.
-//! What it holds must be what the script had done up to some operation: in `Strict`, and after a
+//! taking one, power fails or the process is killed; the real recovery opens the pool.
+//! It must hold the effects of the script up to some operation: in `Strict`, and after a
 //! kill in any mode, the last one that had returned or the one under way; in `Interval`, one not
 //! before the last write that was waited for. Some recoveries are cut, too, and some go on.
 
@@ -23,7 +23,7 @@ const AREA_BYTES: u64 = 7 * 4096;
 /// An area of which a log begins with that part, and comes to use all.
 const LONG_AREA_BYTES: u64 = 16 * 4096;
 
-/// What is in a pool.
+/// The contents of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A map of words.
@@ -34,12 +34,12 @@ pub enum Kind {
     Lists,
 }
 
-/// What is tested.
+/// A pool under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The design.
     pub design: Design,
-    /// What is in the pool.
+    /// The contents.
     pub kind: Kind,
     /// The mode.
     pub mode: SyncMode,
@@ -162,7 +162,7 @@ impl Table {
         batch.apply()
     }
 
-    /// Removes what a key has.
+    /// Removes the values of a key.
     pub(crate) fn remove(&self, key: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.remove(&key).map(drop),
@@ -237,7 +237,7 @@ impl Table {
 }
 
 impl Case {
-    /// What `contents` become when `key` gets a value, or loses what it has.
+    /// Changes `contents` as `key` gets a value, or loses its own.
     fn change(self, contents: &mut Contents, key: u64, v: Option<u64>) {
         let Some(v) = v else {
             contents.remove(&key);
@@ -252,7 +252,7 @@ impl Case {
     }
 }
 
-/// What a script did.
+/// The record of a script.
 struct Run {
     /// The disk before it.
     image: DiskImage,
@@ -419,7 +419,7 @@ fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, S
     Ok(run)
 }
 
-/// What was looked at.
+/// Counts of the work done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looked {
     /// Crashes: pairs of an instant and what the disk then holds.
@@ -435,7 +435,7 @@ pub struct Looked {
 /// Looks for a state that is recovered wrongly.
 pub struct Tester {
     case: Case,
-    /// What was looked at so far.
+    /// Counts of the work done so far.
     pub looked: Looked,
     seen: HashSet<u64>,
 }
@@ -450,7 +450,7 @@ impl Tester {
     /// Runs the script of `seed` and looks at the states that crashes may leave.
     ///
     /// # Errors
-    /// What is wrong with one of them, and how to see it again.
+    /// The fault of one of them, and how to see it again.
     pub fn random(&mut self, seed: u64, ops: usize) -> Result<(), String> {
         let run = run(self.case, seed, ops, None)?;
         if let Some(e) = &run.error {
@@ -497,8 +497,8 @@ impl Tester {
             let wrong = |wrong: String| {
                 format!("{case:?}, seed {seed}, before step {at}, {progress:?}: {wrong}")
             };
-            // What returned is there after a kill. A loss of power takes what only the kernel had, but what
-            // was waited for, or found by a recovery, must have been made durable.
+            // Operations that returned survive a kill. A loss of power takes writes that only the kernel had, but those
+            // that were waited for, or found by a recovery, must have been made durable.
             let told = progress.returned..=progress.begun;
             let durable = match case.mode {
                 SyncMode::Strict => told.clone(),
@@ -541,8 +541,8 @@ impl Tester {
         Ok(())
     }
 
-    /// Whether what is on the disk was looked at before, with as much expected of it. After a kill the
-    /// system may have less of it on the disk, so it is another state than what a loss of power leaves.
+    /// True unless this disk was looked at before, with as much expected of it. After a kill the
+    /// system may have less of it on the disk, so it is another state than after a loss of power.
     fn is_new(
         &mut self,
         image: &DiskImage,
@@ -611,7 +611,7 @@ impl Tester {
         Ok(found)
     }
 
-    /// Cuts a recovery that took `steps`; what it found must be found again.
+    /// Cuts a recovery that took `steps`; its contents must be found again.
     #[allow(clippy::too_many_arguments, reason = "what is expected changes on the way")]
     fn inside(
         &mut self,
@@ -663,7 +663,7 @@ impl Tester {
     }
 }
 
-/// What is read after these steps.
+/// The contents that are read after these steps.
 fn image_after(run: &Run, steps: &[DiskStep]) -> DiskImage {
     let mut image = run.image.clone();
     steps.iter().for_each(|step| image.apply(step));

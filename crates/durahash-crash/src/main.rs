@@ -91,7 +91,7 @@ enum Task {
     },
     /// Cuts the power under ext4 on a loop device, as root: reh, pea, esh and rewo only
     Power(Power),
-    /// What uses the file system whose power is cut
+    /// The process that uses the file system whose power is cut
     #[command(name = durahash_crash::power::CHILD, hide = true)]
     PowerChild {
         #[command(flatten)]
@@ -101,7 +101,7 @@ enum Task {
     },
 }
 
-/// What is run.
+/// The case and the models to run.
 #[derive(Args)]
 struct Of {
     /// One of the cases

@@ -1,9 +1,9 @@
-//! Mutants: what the design would have done without one of its flushes, fences, drains or orders.
+//! Mutants: the runs of a design without one of its flushes, fences, drains or orders.
 //!
 //! A mutant changes recorded traces, not the design: one recorded run serves all mutants, nothing is
-//! compiled in, and a site is a place in the source. What the mutant must not change is what the
-//! program itself read and decided, and so it is: dropping a flush or letting a store be durable
-//! later changes nothing but what a crash may leave.
+//! compiled in, and a site is a place in the source. A mutant does not change what the
+//! program itself reads and decides: dropping a flush or letting a store be durable
+//! later changes only the states that a crash may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Mutant {
     pub kind: Kind,
 }
 
-/// What a mutant does at its site, each time that the site is reached.
+/// The change that a mutant makes at its site, each time that the site is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The flush, fence or drain is left out.
@@ -35,7 +35,7 @@ pub enum Kind {
     /// The store changes places with this thread's next one, which follows a fence.
     SwapAcrossFence,
     /// The lock is released before the fence or drain that comes before its release, and then the
-    /// thread is stopped: what follows is done by others, who see what is not durable yet.
+    /// thread is stopped: others do the rest, and see changes that are not durable yet.
     UnlockEarly,
 }
 
@@ -95,7 +95,7 @@ enum Edit {
     Swap(usize, usize),
 }
 
-/// What `kind` does to the step at `at`, if it does anything.
+/// The edit of the step at `at` that `kind` means, if there is one.
 fn edit(kind: Kind, steps: &[Step], at: usize) -> Option<Edit> {
     let action = steps[at].action;
     match kind {
@@ -178,7 +178,7 @@ impl Mutant {
         if variant > 0 {
             return None;
         }
-        // Each step gets its place; what moves goes behind another.
+        // Each step gets its place; a moved one goes behind another.
         let place = |(at, step): (usize, &Step)| (at, 0, Some(*step));
         let mut places: Vec<(usize, usize, Option<Step>)> =
             steps.iter().enumerate().map(place).collect();
@@ -218,7 +218,7 @@ const BY_OTHERS: usize = 8;
 /// A thread that was to fence and then release is stopped after the release, before the fence.
 fn stop(steps: &[Step], fence: usize, release: usize, out: &mut Vec<Step>) {
     let thread = steps[fence].thread;
-    // What it has not done yet, and the operation that this belongs to, is done by others.
+    // Others do the steps that it has not done yet, and the operation that these belong to.
     let begin = before(steps, fence)
         .find(|(_, action)| matches!(action, Action::Mark(_)))
         .map(|(at, _)| at);
@@ -270,9 +270,9 @@ pub enum Verdict {
 pub struct Accepted {
     /// The function that the site is in.
     pub function: &'static str,
-    /// What the source says there, or a part of it.
+    /// The source there, or a part of it.
     pub source: &'static str,
-    /// What the mutants do.
+    /// The changes that the mutants make.
     pub kinds: &'static [Kind],
     /// Why their survival is right.
     pub why: &'static str,

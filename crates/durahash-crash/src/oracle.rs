@@ -1,9 +1,9 @@
-//! What must be true of a table that was recovered from a crash state.
+//! The properties of a table that was recovered from a crash state.
 //!
 //! For every state: recovery succeeds, within a bound and without a panic; the contents are the
 //! acknowledged operations plus, for each operation in flight, all of it or nothing; iteration,
-//! `get` and `len` agree; the design's own `check` finds nothing. For some of them: what a later repair
-//! will change says the same before it; recovery crashes
+//! `get` and `len` agree; the design's own `check` finds nothing. For some of them: a table that is read before
+//! its repair has the same contents; recovery crashes
 //! at each of its own steps, two levels deep, and ends in the same contents; twenty more operations
 //! work, and nothing has leaked when the background work is done. (Some: the first recoveries that take a path not seen before, then a fixed share.)
 
@@ -36,7 +36,7 @@ const STEPS: usize = 64;
 /// One state in so many is also read as it was left, where that is something else.
 const AS_LEFT_SHARE: u64 = 4;
 
-/// What a table may hold.
+/// The contents that a table may have.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The settled value of each key.
@@ -116,7 +116,7 @@ impl Hasher for Same {
 
 type Hashes = HashSet<u64, BuildHasherDefault<Same>>;
 
-/// Counts of what was done.
+/// Counts of the work done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// States that differ, in their image or in what may be expected of it, each opened and
@@ -142,7 +142,7 @@ impl AddAssign for Counts {
 /// Opens crash states of a design and compares.
 pub struct Judge<'s> {
     case: &'s Case,
-    /// Whether the media keep the order of stores to one line.
+    /// True if the media keep the order of stores to one line.
     pub(crate) line_order: bool,
     pub(crate) durability: Durability,
     keys: Vec<u64>,
@@ -163,7 +163,7 @@ pub struct Judge<'s> {
     paths: HashMap<u64, u32>,
     contents: Vec<(u64, u64)>,
     traces: Vec<Vec<Step>>,
-    /// What was done so far.
+    /// Counts of the work done so far.
     pub counts: Counts,
 }
 
@@ -234,7 +234,7 @@ impl<'s> Judge<'s> {
         level: usize,
     ) -> Result<(), String> {
         self.counts.visited += 1;
-        // What is right where an operation has not begun is right while it is in flight.
+        // Contents that are right before an operation begins are right while it is in flight.
         let strict = mix(state.hash ^ settled);
         let hash = mix(state.hash ^ all);
         if self.known.contains(&strict)
@@ -359,7 +359,7 @@ impl<'s> Judge<'s> {
         self.check(table)
     }
 
-    /// What was not repaired yet says the same as what was.
+    /// A table that is not repaired yet reads the same as the repaired one.
     fn read_as_left(&self, image: &[u64], expected: &Expected) -> Result<(), String> {
         let Some(open) = &self.case.open_as_left else {
             return Ok(());
@@ -450,7 +450,7 @@ impl<'s> Judge<'s> {
         let contents = &mut Vec::new();
         self.compare(table, &expected, contents)
             .map_err(|wrong| format!("after more operations: {wrong}"))?;
-        // What is free is known once the background work is done: only then are leaks seen.
+        // Free space is known once the background work is done: only then are leaks seen.
         self.step(table, STEPS)?;
         self.compare(table, &expected, contents)
             .map_err(|wrong| format!("after all background work: {wrong}"))

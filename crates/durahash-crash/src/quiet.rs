@@ -12,7 +12,7 @@ thread_local! {
 /// Runs `f`.
 ///
 /// # Errors
-/// What a panic of `f` said, and where.
+/// The message of a panic of `f`, and its place.
 pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -26,7 +26,7 @@ pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let before = QUIET.replace(true);
-    // What a panic leaves behind is thrown away with the medium it happened on.
+    // State that a panic leaves behind is thrown away with the medium it happened on.
     let done = catch_unwind(AssertUnwindSafe(f));
     QUIET.set(before);
     done.map_err(|_| SAID.take())

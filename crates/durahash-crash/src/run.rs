@@ -27,12 +27,12 @@ pub struct Failure {
     pub prefill: &'static str,
     /// The script.
     pub ops: Vec<Op>,
-    /// What is wrong.
+    /// The violation.
     pub wrong: String,
     /// The crash was before this step of the trace since the last crash or the beginning; zero where
     /// it went wrong without a crash.
     pub at: usize,
-    /// What the design was about to do there.
+    /// The next call of the design there.
     pub site: Option<Site>,
 }
 
@@ -139,7 +139,7 @@ impl<'s> Tester<'s> {
         self
     }
 
-    /// What was done so far.
+    /// Counts of the work done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.judge.counts
@@ -251,8 +251,8 @@ impl<'s> Tester<'s> {
         Ok(())
     }
 
-    /// What is done after a notable recovery: in turn, every key is removed (what was not durably
-    /// gone comes back), every key is put, or anything happens.
+    /// The operations after a notable recovery: in turn, every key is removed (an entry that was not durably
+    /// gone comes back), every key is put, or random ones.
     fn beyond(&mut self) -> Vec<Op> {
         let keys = self.judge.keys().len() as u16;
         self.went_on += 1;
@@ -281,8 +281,8 @@ impl<'s> Tester<'s> {
     }
 
     /// Runs all sequences of up to `length` operations from every prefill, of which nothing is under
-    /// way any more: the table was `closed` properly, or else its process died long ago. What follows is
-    /// little, so that every state of it can be looked at.
+    /// way any more: the table was `closed` properly, or else its process died long ago. The scripts are
+    /// short, so that every state can be looked at.
     ///
     /// # Errors
     /// The first failure.
@@ -292,7 +292,7 @@ impl<'s> Tester<'s> {
             for length in 0..=length {
                 for mut ops in exhaustive(&prefill.kinds, length) {
                     self.script(&base, &ops, Look::LastOp)?;
-                    // What is closed properly is trusted.
+                    // A recovery trusts a table that was closed properly.
                     ops.push(Op::Close);
                     self.script(&base, &ops, Look::LastOp)?;
                 }
@@ -324,7 +324,7 @@ impl<'s> Tester<'s> {
         Ok(())
     }
 
-    /// What a prefill leaves once every store is durable.
+    /// The table after a prefill once every store is durable.
     fn settled(&mut self, prefill: &Prefill, closed: bool) -> Result<Base, Box<Failure>> {
         let nothing = self.nothing();
         let mut held = nothing.held.clone();
@@ -428,7 +428,7 @@ impl<'s> Tester<'s> {
         Ok(steps)
     }
 
-    /// Does one operation with a key; what it changes.
+    /// Does one operation with a key; returns its effect.
     fn apply(
         &self,
         table: &dyn Table,
@@ -499,7 +499,7 @@ impl<'s> Tester<'s> {
         Rc::from(image)
     }
 
-    /// What a crash state, which was looked at already, holds.
+    /// The contents of a crash state that was judged already.
     fn holds(&mut self, image: &[u64]) -> Result<Vec<Option<u64>>, String> {
         let sim = self.judge.medium(image);
         let mut contents = Vec::new();

@@ -1,4 +1,4 @@
-//! Sequences of operations: what is done before the crash.
+//! Sequences of operations before a crash.
 //!
 //! Keys are named by their position in the case's key space, so that a script is short to print
 //! (`put 3 17, remove 3`) and means the same for every design.
@@ -33,7 +33,7 @@ pub enum Op {
     /// Closes the table properly and opens the medium again.
     Close,
     /// The machine dies inside the operation before this one; of the states that this may leave, the
-    /// one of this number (they are counted around) is opened again. What it holds is what goes on.
+    /// one of this number (they are counted around) is opened again. The script goes on with its contents.
     Crash(u32),
 }
 
@@ -76,7 +76,7 @@ impl Op {
         }
     }
 
-    /// What it answers where the key had `found` before.
+    /// The answer where the key had `found` before.
     #[must_use]
     pub fn answer(self, found: Option<u64>) -> Option<u64> {
         match self {
@@ -98,7 +98,7 @@ impl Bag {
     /// How many values there are to choose from.
     pub const VALUES: u64 = 8;
 
-    /// What a key has.
+    /// The values of a key.
     #[must_use]
     pub fn of(found: Option<u64>) -> Self {
         Bag(found.unwrap_or(0))
@@ -122,7 +122,7 @@ impl Bag {
         self.counts().into_iter().map(u64::from).sum()
     }
 
-    /// Whether a value is in it.
+    /// True if a value is in it.
     #[must_use]
     pub fn has(self, v: u64) -> bool {
         self.counts()[(v % Self::VALUES) as usize] > 0

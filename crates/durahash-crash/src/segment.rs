@@ -1,4 +1,4 @@
-//! What a run did, and what may be expected at each of its steps.
+//! The steps of a run, and the contents that may be expected at each.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ pub(crate) fn ack_mark(op: usize) -> u64 {
     op as u64 * 2 + 1
 }
 
-/// What one run of a design did, from one image on, and what the operations meant.
+/// The steps of one run of a design, from one image on, and the effects of its operations.
 pub(crate) struct Segment {
     pub(crate) image: Rc<[u64]>,
     /// The value of each key at the beginning.
     pub(crate) held: Vec<Option<u64>>,
     pub(crate) steps: Vec<Step>,
-    /// What each operation changed.
+    /// By operation.
     pub(crate) effects: Vec<Effect>,
     /// States before this step belong to another segment.
     pub(crate) from: usize,
@@ -60,7 +60,7 @@ impl Segment {
     }
 }
 
-/// What an operation does to the contents.
+/// The effect of an operation on the contents.
 #[derive(Clone, Copy)]
 pub(crate) enum Effect {
     None,

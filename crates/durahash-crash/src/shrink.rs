@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_matter_goes() {
+    fn operations_that_do_not_matter_go() {
         let ops: Vec<Op> = (0..100).map(Op::Get).collect();
         let needed = [Op::Get(3), Op::Get(40), Op::Get(97)];
         let fails = |ops: &[Op]| needed.iter().all(|op| ops.contains(op));

@@ -1,7 +1,7 @@
 //! Every state that a crash may leave, from a trace and a model of persistence.
 //!
 //! [`explore`](Explorer::explore) walks a trace and keeps, beside the durable words, the stores that
-//! are not durable yet, in *cells*: a cell is what keeps its order on the way to the medium, a line
+//! are not durable yet, in *cells*: stores of a cell keep their order on the way to the medium; it is a line
 //! under [`Model::X86`], a word under [`Model::Word`] and for non-temporal stores. Of each cell any
 //! prefix may have reached the medium at a crash, whatever the others did. A flush marks the
 //! prefix that a cell has at that moment; a fence of the same thread makes what that thread marked
@@ -9,7 +9,7 @@
 //!
 //! States are visited at *points*: before each step that makes something durable, after each step
 //! that promises something to the user (an operation became visible or was acknowledged), and at
-//! the end. What may be lost or kept between two points may still be lost or kept at the second, so
+//! the end. A store that may be lost or kept between two points may still be lost or kept at the second, so
 //! the points miss nothing. Going from one state to the next applies or undoes single stores (a
 //! Gray code over the cells' prefixes) and updates a hash of the image by exclusive or, so a state
 //! that was seen before costs a few nanoseconds and no copy.
@@ -27,7 +27,7 @@ const ALL: u64 = 20_000;
 /// Where there are more, so many random ones are, beside the extreme ones.
 const SAMPLES: u64 = 4_000;
 
-/// What of the stores that were not fenced may survive a crash.
+/// The unfenced stores that may survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// Of each line a prefix of its stores; a locked instruction orders flushes as a fence does.
@@ -41,7 +41,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Whether media under this model keep the order of stores to one line.
+    /// True if media under this model keep the order of stores to one line.
     #[must_use]
     pub fn same_line_order(self) -> bool {
         self != Model::Word
@@ -71,9 +71,9 @@ pub struct CrashState<'a> {
     pub at: usize,
 }
 
-/// Who looks at the states.
+/// A visitor of the states.
 pub trait Visit {
-    /// The walk passed this step. The answer says whether more is promised from here on, so that
+    /// The walk passed this step. Returns true if more is promised from here on, so that
     /// the states right after it are to be visited.
     fn passed(&mut self, _step: usize) -> bool {
         false
@@ -96,7 +96,7 @@ struct Pending {
     number: u64,
     word: u32,
     v: u64,
-    /// What the word held before.
+    /// The word's value before.
     old: u64,
 }
 
@@ -115,7 +115,7 @@ impl Cell {
     }
 }
 
-/// What a thread flushed: its next fence makes the cell's stores below a number durable.
+/// A flush of a thread: its next fence makes the cell's stores below a number durable.
 struct Mark {
     thread: u32,
     key: u32,
@@ -224,7 +224,7 @@ impl Explorer {
         self.changed = true;
     }
 
-    /// Whether the states before `step` are to be visited, because it takes some of them away.
+    /// True if the states before `step` are to be visited, because it takes some of them away.
     fn is_point(&self, step: &Step) -> bool {
         match step.action {
             Action::Fence | Action::Drain => self.model != Model::Program,
@@ -365,7 +365,7 @@ impl Explorer {
     }
 
     fn resize(&mut self, words: usize) {
-        // What is on its way behind the cut goes nowhere.
+        // Stores on their way behind the cut go nowhere.
         let cells = 0..self.cells.len();
         for at in cells.rev() {
             if self.cells[at].first_word() as usize >= words {

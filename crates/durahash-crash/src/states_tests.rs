@@ -5,7 +5,7 @@ use durahash_media::{Memory, PmU64, Storage};
 
 use super::*;
 
-/// All images seen, and whether each came once with the right hash.
+/// All images seen. Each must come once, with the right hash.
 #[derive(Default)]
 struct Seen {
     images: BTreeSet<Vec<u64>>,
@@ -108,7 +108,7 @@ fn of_nontemporal_stores_any_until_a_fence() {
         sim.store(&words[1], 2);
     };
     assert_eq!(ends(Model::X86, fenced), [[1, 1, 0], [1, 2, 0]].into());
-    // A word keeps the order of its stores, whichever they are.
+    // A word keeps the order of stores of either kind.
     let mixed = |sim: &Sim, words: &[PmU64]| {
         sim.store(&words[0], 1);
         sim.store_nt(&words[0], 2);

@@ -1,4 +1,4 @@
-//! Arrays of `2^depth` words, one for each depth: what a directory in DRAM is made of.
+//! Arrays of `2^depth` words, one for each depth: the parts of a directory in DRAM.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -105,7 +105,7 @@ impl<W: DepthWord> ByDepth<W> {
             drop(array.set(Zeroed::new(1 << depth, size_of::<W::Atomic>() as u64)?));
         }
         let array = array.get().expect("made by the first thread");
-        // By all who come: the first may not have got here yet.
+        // Every thread stores it: the first may not have got here yet.
         self.starts[depth as usize].store(array.base().as_ptr().cast(), Ordering::Release);
         Ok(())
     }

@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// A `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -30,7 +32,7 @@ struct Inner {
     path: Option<PathBuf>,
 }
 
-/// The kinds of failure, each with what a person needs to act on it.
+/// The kinds of failure, each with the facts that a person needs to act on it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -159,7 +161,7 @@ pub enum ErrorKind {
         /// Offset in its region, in bytes.
         off: u64,
     },
-    /// A node did not answer within the deadline. What was under way may have taken effect or not.
+    /// A node did not answer within the deadline. Operations under way may have taken effect or not.
     NodeLost {
         /// The node.
         node: u8,
@@ -187,7 +189,7 @@ pub enum ErrorKind {
     },
     /// The nodes accept nothing from this client any more: it showed no life for too long.
     Evicted,
-    /// The map was closed by another of its clones. What was under way may have taken effect or not.
+    /// The map was closed by another of its clones. Operations under way may have taken effect or not.
     Closed,
     /// A region of shared memory is not the one that was expected.
     Region {
@@ -294,17 +296,32 @@ impl fmt::Debug for Error {
     }
 }
 
+/// The limits that the system's answer is about, where that names none.
+fn limits(doing: &str, source: &io::Error) -> &'static str {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => "; RLIMIT_NOFILE limits the open files of a process (ulimit -n)",
+        Some(Errno::NFILE) => "; fs.file-max limits the open files of the system",
+        Some(Errno::NOMEM) => {
+            "; beside memory, vm.max_map_count limits the mappings of a process, and RLIMIT_AS its addresses"
+        }
+        Some(Errno::AGAIN) if doing.starts_with("starting a thread") => {
+            "; RLIMIT_NPROC, kernel.threads-max and pids.max of a control group limit the number of threads"
+        }
+        _ => "",
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.0.kind, &self.0.path) {
             (ErrorKind::Io { doing, source }, Some(path)) => {
-                return write!(f, "{doing} {}: {source}", path.display());
+                return write!(f, "{doing} {}: {source}{}", path.display(), limits(doing, source));
             }
             (_, Some(path)) => write!(f, "{}: ", path.display())?,
             (_, None) => {}
         }
         match &self.0.kind {
-            ErrorKind::Io { doing, source } => write!(f, "{doing}: {source}"),
+            ErrorKind::Io { doing, source } => write!(f, "{doing}: {source}{}", limits(doing, source)),
             ErrorKind::NotAPool { why } => write!(f, "this is not a durahash pool: {why}"),
             ErrorKind::Version { found, expected } => write!(
                 f,
@@ -409,5 +426,28 @@ impl std::error::Error for Error {
             ErrorKind::Io { source, .. } | ErrorKind::Unreachable { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_system_is_named() {
+        for (doing, errno, limit) in [
+            ("opening the pool", Errno::MFILE, "RLIMIT_NOFILE"),
+            ("opening the pool", Errno::NFILE, "fs.file-max"),
+            ("mapping the pool", Errno::NOMEM, "vm.max_map_count"),
+            ("starting a thread to read the log", Errno::AGAIN, "RLIMIT_NPROC"),
+        ] {
+            let path = Some(PathBuf::from("a.pool"));
+            for path in [path, None] {
+                let error = Error::io(doing, path, errno.into()).to_string();
+                assert!(error.contains(limit), "{error}");
+            }
+        }
+        let other = Error::io("locking the pool", None, Errno::AGAIN.into()).to_string();
+        assert!(!other.contains("limit"), "{other}");
     }
 }

@@ -1,4 +1,4 @@
-//! Write-back instructions, chosen once by what the processor has, and the fence that goes with
+//! Write-back instructions, chosen once for the processor, and the fence that goes with
 //! them.
 //!
 //! They are inline assembly because no stable intrinsic exists for most of them. None is declared
@@ -85,8 +85,8 @@ impl WriteBack {
     }
 }
 
-/// Orders and waits: what this thread wrote back before is durable before anything that it stores
-/// after.
+/// Orders and waits: lines that this thread wrote back before are durable before anything that it
+/// stores after.
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -7,7 +7,7 @@
 //! - [`Medium`]: loads, stores, flushes and fences ([`Memory`]) over a file or memory ([`Storage`]);
 //!   [`Dram`], [`Mapped`], [`Logged`]. Features `sim` and `metered` add media for tests and
 //!   benchmarks.
-//! - [`VersionLock`], [`Reserved`], [`ByDepth`]: what lives in DRAM beside them. [`EpochLock`]: a lock
+//! - [`VersionLock`], [`Reserved`], [`ByDepth`]: structures in DRAM beside them. [`EpochLock`]: a lock
 //!   that lies on the medium.
 //! - [`SharedRegion`]: memory that several processes access word by word.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.

@@ -40,7 +40,7 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
     pub fn growing(count: u64, most: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 16) }
         let memory = Zeroed::growing(count, most, Self::ROW_BYTES)?;
-        // Who comes to a row behind the first ones asks for huge pages.
+        // A caller that comes to a row behind the first ones asks for huge pages.
         let first = count.max(SMALL_BYTES / Self::ROW_BYTES).min(most);
         let count =
             memory.mapped_bytes().map_or(most, |bytes| (bytes / Self::ROW_BYTES).min(first));
@@ -56,7 +56,7 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) where there are no addresses for them;
-    /// [`Io`](crate::ErrorKind::Io) with what the system says.
+    /// [`Io`](crate::ErrorKind::Io) with the system's error.
     ///
     /// # Panics
     /// When there shall never be so many.
@@ -71,7 +71,7 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
         let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.cover(count * Self::ROW_BYTES, self.most.saturating_mul(Self::ROW_BYTES))?;
         let bytes = self.memory.mapped_bytes().unwrap_or(0);
-        // Who learns of a row learns it from a thread that covered it.
+        // A thread learns of a row from one that covered it.
         self.count.fetch_max((bytes / Self::ROW_BYTES).min(self.most), Ordering::Release);
         Ok(())
     }

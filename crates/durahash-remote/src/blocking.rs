@@ -12,7 +12,7 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
 use crate::map::{Compared, Cursor, Pages, RemoteMap};
-use crate::sep::{Options, Report, Tally};
+use crate::sep::{Options, Report, Stats};
 
 /// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
 ///
@@ -252,7 +252,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
 
     /// As [`RemoteMap::stats`].
     #[must_use]
-    pub fn stats(&self) -> Tally {
+    pub fn stats(&self) -> Stats {
         self.call(|map| async move { map.stats() })
     }
 

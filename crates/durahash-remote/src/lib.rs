@@ -24,6 +24,6 @@ mod blocking;
 
 pub use blocking::{BlockingMap, BlockingPages};
 pub use map::{Compared, Pages, RemoteMap};
-pub use sep::{LIMIT_BYTES, Options, Report, Tally, Technique};
+pub use sep::{LIMIT_BYTES, Options, Report, Stats, Technique};
 
 pub use durahash_media::{Error, ErrorKind, Result};

@@ -11,7 +11,7 @@ use std::task::Poll;
 use durahash_media::{Error, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Core, Decision, Options, Position, Report, Tally, is_damage};
+use crate::sep::{Core, Decision, Options, Position, Report, Stats, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -268,7 +268,7 @@ impl<F: Fabric> RemoteMap<F> {
 
     /// Counts of this client's work, and the sizes of its cache.
     #[must_use]
-    pub fn stats(&self) -> Tally {
+    pub fn stats(&self) -> Stats {
         self.0.stats()
     }
 

@@ -69,18 +69,19 @@ fn kill_after(mut child: Child, puts: u64) -> u64 {
     assert!(reached.is_some(), "the process ended by itself");
     // That is kill -9.
     child.kill().unwrap();
-    // What it had told before.
+    // The rest of its output.
     let rest = lines.filter_map(|line| told(&line)).last();
     child.wait().unwrap();
     rest.unwrap_or(puts)
 }
 
 #[test]
-fn what_processes_have_put_stays_when_they_are_killed() {
+fn puts_of_processes_stay_when_they_are_killed() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("fabric");
-    let options =
-        LocalOptions { node_bytes: vec![64 << 20; 2], max_clients: 16, ..Default::default() };
+    let mut options = LocalOptions::default();
+    options.node_bytes = vec![64 << 20; 2];
+    options.max_clients = 16;
     let local = Local::create(&dir, &options).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     let mix = WordMix::new(11);
@@ -107,7 +108,7 @@ fn what_processes_have_put_stays_when_they_are_killed() {
     let report = map.check().unwrap();
     println!("{report:?}");
     assert!(report.keys >= 8 * 2 * 50 && report.deepest > 2);
-    // All of them are dead: what they had is found again.
+    // All of them are dead: a sweep finds their memory again.
     map.sweep().unwrap();
     assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
 }

@@ -181,7 +181,7 @@ impl Setup {
                 self.options.open_on(sim.clone().expect("just set"))
             }
             _ => {
-                // What a process leaves behind that dies is what its file holds at that moment.
+                // A process that dies leaves the contents of its file at that moment.
                 leave(map, exit, || {
                     durahash_media::sim::copies_pass(true);
                     let from = self.path();
@@ -347,7 +347,7 @@ pub fn assert_sound(map: &impl Handle) {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// What a map shall hold: numbers of sample keys, and of their values.
+/// The expected contents of a map: numbers of sample keys, and of their values.
 pub type Model = HashMap<u64, u64>;
 
 /// The map holds exactly what the model does, however it is asked.

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_nodes_is_refused() {
+    fn other_bytes_are_refused() {
         let info = ConnectInfo::new(7, UCX, 4096, 3, LEASE_NS, parts());
         let good = info.to_bytes();
         assert_eq!(ConnectInfo::from_bytes(&good, UCX).unwrap(), info);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_whoever_has_made_it() {
+    fn impossible_values_are_refused() {
         let (key, address) = (vec![4, 5], vec![1, 2, 3]);
         let beyond = u64::MAX - 4096;
         for (ucx, bytes, rows, lease_ns, parts, what) in [

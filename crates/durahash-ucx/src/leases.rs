@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_evicted_was_silent_for_a_whole_lease() {
+    fn an_evicted_client_was_silent_for_a_whole_lease() {
         let mut silence = Silence::default();
         assert_eq!(silence.look(vec![5, 7]), Look::Wait);
         assert_eq!(silence.look(vec![5, 8]), Look::Silent(0));

@@ -12,7 +12,9 @@
 //! ```text
 //! UCX_TLS=tcp UCX_NET_DEVICES=eth0    in the environment of both processes
 //!
-//! let memory = UcxNode::start(&UcxNodeOptions { bytes: 1 << 30, ..Default::default() })?;
+//! let mut options = UcxNodeOptions::default();
+//! options.bytes = 1 << 30;
+//! let memory = UcxNode::start(&options)?;
 //! Listening::bind("10.0.0.1:7410", memory.offer(), Some(token), Limits::default())?.serve();
 //!
 //! // `nodes` is `Trusted::new(["10.0.0.1:7410"])`: the caller vouches for the process that listens there.

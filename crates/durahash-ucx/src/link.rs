@@ -30,7 +30,7 @@ pub(crate) struct Link {
     /// For each node whose end UCX does not report: its last beat, when that was seen first, and when the node was
     /// checked last.
     watched: Mutex<Vec<Watched>>,
-    /// For each node, whether another thread has reported its end.
+    /// For each node, true if another thread has reported its end.
     ended: Arc<[AtomicBool]>,
     /// How many waits poll for completions, and their polls since the last progress.
     lookers: AtomicU32,

@@ -23,6 +23,7 @@ const WAIT_MS: u32 = 20;
 
 /// Options of a node.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct UcxNodeOptions {
     /// Bytes of the region, a multiple of 4096.
     pub bytes: u64,

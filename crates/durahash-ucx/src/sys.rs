@@ -231,7 +231,7 @@ struct Slot {
 /// A worker with an endpoint to each node.
 pub(crate) struct Client {
     raw: NonNull<RawClient>,
-    /// For each node, bytes of its memory, and whether it was given up.
+    /// For each node, bytes of its memory, and true if it was given up.
     nodes: Vec<(u64, bool)>,
     /// By key.
     slots: Vec<Option<Slot>>,

@@ -28,7 +28,7 @@ pub(crate) fn operation<M: Medium, T>(medium: &M, f: impl FnOnce() -> T) -> T {
 pub enum Change<V = u64> {
     /// Leave everything as it is.
     Keep,
-    /// Store this value, whether there is one or not.
+    /// Store this value, as a new one or in place of the old.
     Set(V),
     /// Remove the entry, if there is one.
     Remove,
@@ -39,7 +39,7 @@ pub enum Change<V = u64> {
 pub enum Room {
     /// The closure may answer [`Change::Set`] where nothing was found.
     ForNew,
-    /// It never does: only what exists is changed.
+    /// It never does: only existing entries are changed.
     None,
     /// As [`ForNew`](Room::ForNew), by the batch that is under way in the pool: others wait until it ends.
     ForNewOfBatch,
@@ -54,7 +54,7 @@ impl Room {
         matches!(self, Room::ForNew | Room::ForNewOfBatch)
     }
 
-    /// True if a batch is what changes something.
+    /// True for a change by a batch.
     #[inline(always)]
     pub(crate) fn is_of_batch(self) -> bool {
         matches!(self, Room::OfBatch | Room::ForNewOfBatch)
@@ -86,6 +86,7 @@ pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The invariant's name, as in the design's docs (`REH-3`, `POOL-2`, `REC-1`).
     pub invariant: &'static str,
@@ -95,9 +96,17 @@ pub struct Finding {
     pub what: String,
 }
 
+impl Finding {
+    /// For checks of indexes.
+    #[doc(hidden)]
+    pub fn new(invariant: &'static str, off: u64, what: impl Into<String>) -> Self {
+        Finding { invariant, off, what: what.into() }
+    }
+}
+
 /// Figures about an index. See [`Map::stats`](crate::Map::stats) for the whole.
 ///
-/// Figures of events count from the open of the pool. A *unit* is what a design splits: a bucket, a segment.
+/// Figures of events count from the open of the pool. A design splits *units*: buckets, or segments.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct IndexStats {
@@ -146,7 +155,7 @@ pub struct EshStats {
     /// Segments that were repaired, each by the first operation that came to it.
     pub repairs: u64,
     /// Segments that a crash may have left half changed, and that no operation has come to yet. Counting them,
-    /// and what is live in them, visits them all: if the pool may be written, that repairs them, and the next
+    /// and their live slots, visits them all: if the pool may be written, that repairs them, and the next
     /// count is 0.
     pub unrepaired: u64,
 }
@@ -173,23 +182,43 @@ pub struct RewoStats {
     pub synced: u64,
 }
 
+/// The order of a walk that another index of the same hashes can be filled by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkOrder {
+    /// Positions from the first to the last.
+    Ascending,
+    /// So many of their first bits from the last to the first, and the others as they are.
+    Reversed(u32),
+    /// The same of an eighth of them, then the others from the first to the last.
+    SampleFirst(u32),
+}
+
 /// The part that [`Index`] and [`MultiIndex`] have in common.
 pub trait IndexBase: Send + Sync {
     /// The content of a slot.
     type Slot: Copy;
 
-    /// Starts to fetch what an operation on each of a few hashes (some dozens) will touch, so that
+    /// Starts to fetch the lines that an operation on each of a few hashes (some dozens) will touch, so that
     /// the misses of all overlap.
     fn prefetch(&self, _h: &[u64]) {}
 
     /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
     /// hashes, and returns where the next unit begins; `None` after the last. The slots of one hash are
-    /// those of one instant. A design without depths in its figures has positions of its own, from 0 on,
-    /// in the place of hashes.
+    /// those of one instant. A design that has [positions](Self::position) means those, in the place of hashes.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn scan(&self, at: u64, out: &mut Vec<(u64, Self::Slot)>) -> Result<Option<u64>>;
+
+    /// The position of a hash in scans.
+    fn position(&self, h: u64) -> u64 {
+        h
+    }
+
+    /// The order in which entries are best given to another index.
+    fn walk_order(&self) -> WalkOrder {
+        WalkOrder::Ascending
+    }
 
     /// Where a scan can go on behind a unit at `at` that it could not read, if it is not the last; `None` where that
     /// is not known.
@@ -197,7 +226,7 @@ pub trait IndexBase: Send + Sync {
         None
     }
 
-    /// Splits units until there are enough for so many entries. What grows in another way does nothing.
+    /// Splits units until there are enough for so many entries. An index that grows in another way does nothing.
     ///
     /// # Errors
     /// As those of inserts.
@@ -205,7 +234,7 @@ pub trait IndexBase: Send + Sync {
         Ok(())
     }
 
-    /// A piece of background work; whether more is waiting.
+    /// Does a piece of background work; true if more is waiting.
     ///
     /// # Errors
     /// Errors that the work meets.
@@ -222,14 +251,14 @@ pub trait IndexBase: Send + Sync {
         Ok(())
     }
 
-    /// Makes in DRAM, by all processors, what operations would make as they come to it, until `stop` says so.
+    /// Makes the state in DRAM, by all processors, that operations would make as they come to it, until `stop` is true.
     fn warm(&self, _stop: &AtomicBool) {}
 
-    /// The last call before the pool is closed: leaves there what the next open can use.
+    /// The last call before the pool is closed: leaves state there that the next open can use.
     fn close(&self) {}
 
-    /// Makes lookups find what a walk does, and drops what neither finds, which only damage leaves behind; and makes
-    /// right what is to help lookups.
+    /// Makes lookups find all slots that a walk finds, and drops those that neither finds, which only damage leaves
+    /// behind; and mends marks that help lookups.
     ///
     /// # Errors
     /// Errors that keep it from being done.
@@ -306,14 +335,14 @@ pub trait Index: IndexBase<Slot = u64> {
     }
 
     /// Runs `f` with the payload of `h` between two reads of the version, maybe several times: the
-    /// last run counts, and what it loaded is consistent with the payload.
+    /// last run counts, and its loads are consistent with the payload.
     ///
     /// # Errors
     /// Those of `f`'s last run, and as [`Index::get`].
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()>;
 
     /// Looks once for `h`, without a lock, and runs `f` with its payload before it reads the version again: true if
-    /// there is a payload, and what `f` loaded is consistent with it. `None` where one look cannot tell, as when a
+    /// there is a payload, and the loads of `f` are consistent with it. `None` where one look cannot tell, as when a
     /// writer was in the way; a [`read`](Index::read) looks until it can.
     #[inline(always)]
     fn read_once(&self, _h: u64, _f: impl FnOnce(u64)) -> Option<bool>
@@ -332,12 +361,26 @@ pub trait Index: IndexBase<Slot = u64> {
     /// [`Poisoned`](crate::ErrorKind::Poisoned).
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
 
-    /// The payload of `h`, found without a lock, for a batch that has closed the pool's [gate](durahash_media::Gate)
-    /// for it: no writer had the locks of `h`, so none that did not see the gate changes it any more. `None` where
-    /// that cannot be said, or where `room` asks for a slot and none is free: the batch looks by an
-    /// [`update`](Index::update) then. Starts to fetch the line of that slot.
-    fn look_in_batch(&self, _h: u64, _room: Room) -> Option<Option<u64>> {
-        None
+    /// The payloads of a few hashes (some dozens), found without locks, into `out`, for a batch that has closed the
+    /// pool's [gate](durahash_media::Gate) for them: no writer had the locks of a hash, so none that did not see the
+    /// gate changes it any more. `None` where that cannot be said, or where `rooms`, which is as long, asks for a slot
+    /// and none is free: the batch looks by an [`update`](Index::update) then. Starts to fetch the lines of those
+    /// slots. `out` is as long, and has `None` only.
+    fn look_in_batch(&self, _h: &[u64], _rooms: &[Room], _out: &mut [Option<Option<u64>>]) {}
+
+    /// Gives a few hashes these payloads, which are as many, or removes them, one after the other, by the batch that is
+    /// under way.
+    ///
+    /// # Errors
+    /// As [`Index::update`], of the first that has one: those after it are as before.
+    fn change_in_batch(&self, h: &[u64], payloads: &[Option<u64>]) -> Result<()> {
+        h.iter().zip(payloads).try_for_each(|(h, payload)| {
+            let (change, room) = match payload {
+                Some(payload) => (Change::Set(*payload), Room::ForNewOfBatch),
+                None => (Change::Remove, Room::OfBatch),
+            };
+            self.update(*h, room, &mut |_| Ok(change)).map(drop)
+        })
     }
 }
 

@@ -63,7 +63,7 @@
 //!
 //! # Consistency
 //!
-//! Operations on one key are linearizable, and no lookup returns what a crash that the mode covers could take back.
+//! Operations on one key are linearizable, and no lookup returns a value that a crash covered by the mode could undo.
 //! A [`Batch`] of puts and removals is there after a crash as a whole or not at all; a reader may see a part of it
 //! while it is applied. Other operations on several keys are not atomic: a crash leaves a prefix of
 //! [`Map::put_many`], and an iteration is no snapshot. It gives each key that is there all the time exactly once. There

@@ -17,7 +17,7 @@ use durahash_media::Geometry;
 use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
 
 const THREADS: u64 = 3;
-/// Keys of one thread; nobody else writes them.
+/// Keys of one thread; no other writes them.
 const KEYS: u64 = 1500;
 /// Operations after which a thread turns from filling to emptying, so that units split and merge.
 const PHASE: u64 = 4000;
@@ -194,8 +194,8 @@ fn whole(pairs: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     groups.map(one).collect()
 }
 
-/// A multimap of few keys with long lists. What a key has is told by a sum over its values, which has
-/// no order either.
+/// A multimap of few keys with long lists. A sum over its values stands for a key's list, as neither has
+/// an order.
 type Lists = MultiMap<u64, u64>;
 
 impl Subject for Lists {
@@ -359,7 +359,7 @@ fn run_and_kill(
             break;
         }
         for byte in &bytes[..n] {
-            // What the test harness itself prints has no mark before a byte this small.
+            // The test harness's own output has no mark before a byte this small.
             if marked && u64::from(*byte) < THREADS {
                 counts[usize::from(*byte)] += 1;
                 total += 1;
@@ -432,7 +432,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         assert!(found == model, "round {round}, seed {seed}: {}", difference(&found, &model));
         let records = (round % 2 == 1).then(|| map.record_bytes());
         map.close().unwrap();
-        // What a killed process had taken ahead of use is cut by the next that writes.
+        // The next process that writes cuts the space that a killed one had taken ahead of use.
         if let Some(records) = records {
             sizes.push([std::fs::metadata(&path).unwrap().len(), records, len]);
         }

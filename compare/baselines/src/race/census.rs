@@ -1,4 +1,4 @@
-//! A walk over the whole index, which nobody changes meanwhile: sizes, and whether all is in its place.
+//! A walk over the whole index, which no client changes meanwhile: checks the places of entries, and counts.
 
 use std::collections::HashSet;
 

@@ -120,7 +120,7 @@ impl<F: Fabric> Race<F> {
         let half = self.read(cell_at(0), (WORD << depth) as usize).await?;
         self.post(|batch| batch.write(cell_at(1 << depth), half.bytes(0))).await?;
         self.write_word(ROOT_AT, Root::new(depth + 1).locked().0).await?;
-        self.count(|tally| tally.doublings += 1);
+        self.count(|stats| stats.doublings += 1);
         Ok(depth + 1)
     }
 

@@ -94,7 +94,7 @@ impl Slot {
         (Ptr(self.0 & PTR_MASK).addr(), ((self.0 >> 49 & 127) * UNIT) as usize)
     }
 
-    /// Its entry is on the way to another subtable: only who marked it changes it.
+    /// Its entry is on the way to another subtable: only the client that marked it changes it.
     pub(super) fn is_marked(self) -> bool {
         self.0 & MARK != 0
     }
@@ -157,7 +157,7 @@ impl Cell {
     }
 }
 
-/// The depth of the directory, and whether a client changes it.
+/// The depth of the directory, and a lock bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root(pub(super) u64);
 

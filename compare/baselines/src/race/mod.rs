@@ -31,7 +31,7 @@
 //! | cells of both, the new one's marked as moving; the root | others find the new subtable, and look into the old one before it |
 //! | the old subtable | whatever inserts did not take back is there |
 //! | of each bucket: its blocks, for their keys' hashes | slots tell 8 bits only |
-//! | of each entry that goes: its slot marked; copied to the same place of the new subtable; freed | who finds it in either place finds it whole; nobody changes a marked one |
+//! | of each entry that goes: its slot marked; copied to the same place of the new subtable; freed | a reader of either place finds it whole; other clients do not change a marked one |
 //! | root locked, cells without marks, root | others may split either |
 //!
 //! The marks of a bucket are set in one batch. With [`Moves::Batched`] its copies, and what it frees, are one
@@ -39,7 +39,7 @@
 //!
 //! # Concurrency
 //! While entries move, a slot of the new subtable is free for others only if the same slot of the old one is:
-//! the copies have room whatever comes. Who would write to a key that is not moved yet moves it first.
+//! the copies always have room. A writer to a key that is not moved yet moves it first.
 //! Of two entries of a key the lower slot counts; inserts see to it that the other goes. A get returns the
 //! value of a put that ended last before it, or of one under way; it may miss a key of which two
 //! inserts are under way at once.
@@ -117,7 +117,7 @@ impl Default for Options {
 
 /// The counts of a client's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Stats {
     /// Subtables split.
     pub(crate) splits: u64,
     /// Time that they took, all together.
@@ -147,7 +147,7 @@ pub(crate) struct Race<F: Fabric> {
     spread: WordMix,
     directory: RefCell<Directory>,
     space: RefCell<Space>,
-    tally: Single<Tally>,
+    stats: Single<Stats>,
 }
 
 impl<F: Fabric> Race<F> {
@@ -213,13 +213,13 @@ impl<F: Fabric> Race<F> {
             spread: WordMix::new(0x5ace),
             directory: RefCell::new(directory),
             space: RefCell::new(Space::new(nodes)),
-            tally: Single::default(),
+            stats: Single::default(),
         }
     }
 
     /// The counts of this client's work.
-    pub(crate) fn tally(&self) -> Tally {
-        self.tally.get()
+    pub(crate) fn stats(&self) -> Stats {
+        self.stats.get()
     }
 
     /// Bytes of the directory remembered.
@@ -227,10 +227,10 @@ impl<F: Fabric> Race<F> {
         self.directory.borrow().bytes()
     }
 
-    fn count(&self, f: impl FnOnce(&mut Tally)) {
-        let mut tally = self.tally.get();
-        f(&mut tally);
-        self.tally.set(tally);
+    fn count(&self, f: impl FnOnce(&mut Stats)) {
+        let mut stats = self.stats.get();
+        f(&mut stats);
+        self.stats.set(stats);
     }
 
     /// Posts one batch.
@@ -276,7 +276,7 @@ impl<F: Fabric> Race<F> {
 
     /// Waits for another client's split.
     async fn pause(&self) {
-        self.count(|tally| tally.waits += 1);
+        self.count(|stats| stats.waits += 1);
         self.fabric.sleep_ns(self.options.wait_ns).await;
     }
 }

@@ -54,7 +54,7 @@ impl<F: Fabric> Race<F> {
                 if off.saturating_add(chunk) > end {
                     break;
                 }
-                self.count(|tally| tally.chunks += 1);
+                self.count(|stats| stats.chunks += 1);
                 self.space.borrow_mut().chunks[usize::from(node)] = Chunk { off, end: off + chunk };
             }
         }

@@ -44,9 +44,9 @@ impl<F: Fabric> Race<F> {
         };
         self.split(cell, suffix(h, cell.depth()), to).await?;
         let ended = self.fabric.now_ns();
-        self.count(|tally| {
-            tally.splits += 1;
-            tally.split_ns += ended - started;
+        self.count(|stats| {
+            stats.splits += 1;
+            stats.split_ns += ended - started;
         });
         self.refresh(h).await
     }
@@ -178,7 +178,7 @@ impl<F: Fabric> Race<F> {
             batch.write_word(from.addr().add(*off), left.0);
         }
         self.fabric.post(batch).await?;
-        self.count(|tally| tally.moved += moved);
+        self.count(|stats| stats.moved += moved);
         Ok(moved)
     }
 }

@@ -91,7 +91,7 @@ fn one_client_agrees_with_a_map() {
             }
             let census = race.census().await?;
             assert_eq!(census.entries, model.len() as u64);
-            assert!(race.tally().splits > 10 && race.tally().doublings > 2);
+            assert!(race.stats().splits > 10 && race.stats().doublings > 2);
             Ok(())
         });
     }
@@ -107,11 +107,11 @@ struct Written {
 /// Each key has one writer, which counts up or deletes; the others read. A read is of what was there when it began, or of
 /// what was begun until it ended.
 #[test]
-fn readers_see_what_was_written_while_subtables_split() {
+fn readers_see_writes_while_subtables_split() {
     const CLIENTS: usize = 4;
     const COROUTINES: u64 = 3;
     const KEYS: u64 = 60;
-    let mut tallies = super::Tally::default();
+    let mut sums = super::Stats::default();
     for seed in 0..60 {
         let moves = if seed % 2 == 0 { Moves::Each } else { Moves::Batched };
         let sim = sim(seed, 2, true);
@@ -184,18 +184,18 @@ fn readers_see_what_was_written_while_subtables_split() {
             Ok(())
         });
         for (_, race) in &all {
-            let tally = race.tally();
-            tallies.splits += tally.splits;
-            tallies.waits += tally.waits;
-            tallies.taken_back += tally.taken_back;
-            tallies.conflicts += tally.conflicts;
+            let stats = race.stats();
+            sums.splits += stats.splits;
+            sums.waits += stats.waits;
+            sums.taken_back += stats.taken_back;
+            sums.conflicts += stats.conflicts;
         }
     }
-    assert!(tallies.splits > 600 && tallies.waits > 100, "{tallies:?}");
-    assert!(tallies.taken_back > 20 && tallies.conflicts > 20, "{tallies:?}");
+    assert!(sums.splits > 600 && sums.waits > 100, "{sums:?}");
+    assert!(sums.taken_back > 20 && sums.conflicts > 20, "{sums:?}");
 }
 
-/// All clients write the same few keys; what is left is one entry each.
+/// All clients write the same few keys; one entry of each is left.
 #[test]
 fn of_many_inserts_of_a_key_one_stays() {
     let mut duplicates = 0;
@@ -215,7 +215,7 @@ fn of_many_inserts_of_a_key_one_stays() {
         sim.run();
         let hangs = || panic!("seed {seed}: a task hangs");
         tasks.into_iter().for_each(|task| task.take().unwrap_or_else(hangs).unwrap());
-        duplicates += all.iter().map(|(_, race)| race.tally().duplicates).sum::<u64>();
+        duplicates += all.iter().map(|(_, race)| race.stats().duplicates).sum::<u64>();
         let (client, race) = all[0].clone();
         run(&sim, &client, async move {
             for i in 0..150 {
@@ -246,10 +246,10 @@ fn round_trips_are_as_the_table_says() {
         let client = of_task;
         let mut seen = [0; 5];
         for i in 0..4000 {
-            let before = race.tally();
+            let before = race.stats();
             let counts = cost(&client, race.put(&key(i), &[0; 32])).await?;
-            let tally = race.tally();
-            if (tally.splits, tally.chunks) == (before.splits, before.chunks) {
+            let stats = race.stats();
+            if (stats.splits, stats.chunks) == (before.splits, before.chunks) {
                 assert!((3..=4).contains(&counts.round_trips), "{counts:?}");
                 seen[0] += u64::from(counts.round_trips == 3);
                 if counts.round_trips == 3 {
@@ -265,7 +265,7 @@ fn round_trips_are_as_the_table_says() {
             assert!((2..=3).contains(&counts.round_trips));
             seen[2] += u64::from(counts.round_trips == 2);
             let counts = cost(&client, race.put(&key(i), &[1; 32])).await?;
-            assert!(counts.round_trips == 3 || race.tally().chunks > 0 && counts.round_trips == 4);
+            assert!(counts.round_trips == 3 || race.stats().chunks > 0 && counts.round_trips == 4);
             seen[3] += u64::from(counts.round_trips == 3);
         }
         for i in 0..1000 {
@@ -290,13 +290,13 @@ fn splits_move_entry_by_entry() {
             loop {
                 let before = of_task.counts();
                 race.put(&key(i), &[0; 32]).await?;
-                let tally = race.tally();
-                if tally.splits == 1 {
+                let stats = race.stats();
+                if stats.splits == 1 {
                     let trips = (of_task.counts() - before).round_trips;
                     // Room for all is not used up before a pair is full, three quarters at least.
                     assert!(i * 4 > 1536 * 3, "{i}");
-                    assert!((i * 4 / 9..i * 5 / 9).contains(&tally.moved), "{tally:?} of {i}");
-                    return Ok((trips, tally.moved));
+                    assert!((i * 4 / 9..i * 5 / 9).contains(&stats.moved), "{stats:?} of {i}");
+                    return Ok((trips, stats.moved));
                 }
                 i += 1;
             }
@@ -310,7 +310,7 @@ fn splits_move_entry_by_entry() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_requests_are_refused() {
     let sim = sim(0, 1, false);
     let options = Options { max_depth: 2, ..tiny(Moves::Each) };
     let (client, race) = opened(&sim, options, 1).remove(0);

@@ -107,7 +107,7 @@ impl<F: Fabric> Race<F> {
     async fn change(&self, subtable: Ptr, off: u64, old: Slot, new: Slot) -> Result<bool> {
         let swapped = self.swap(subtable.addr().add(off), old.0, new.0).await? == old.0;
         if !swapped {
-            self.count(|tally| tally.conflicts += 1);
+            self.count(|stats| stats.conflicts += 1);
         }
         Ok(swapped)
     }
@@ -171,14 +171,14 @@ impl<F: Fabric> Race<F> {
         let done = self.post(|batch| others.iter().map(|one| free(one, batch)).count()).await?;
         let removed = others.iter().enumerate().filter(|(i, (_, slot))| done.word(*i) == slot.0);
         let removed = removed.count() as u64;
-        self.count(|tally| tally.duplicates += removed);
+        self.count(|stats| stats.duplicates += removed);
         Ok(())
     }
 
     /// Removes what an insert has put into a subtable that its key does not belong to any more, unless
     /// another client has moved it, or is moving it.
     async fn take_back(&self, at: Addr, own: Slot, key: &[u8]) -> Result<()> {
-        self.count(|tally| tally.taken_back += 1);
+        self.count(|stats| stats.taken_back += 1);
         let mut expected = own;
         loop {
             let found = Slot(self.swap(at, expected.0, Slot::FREE.0).await?);

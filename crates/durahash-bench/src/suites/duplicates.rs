@@ -212,7 +212,7 @@ impl Runs {
         }
     }
 
-    /// Runs all of them, and tells the figures. What is read and removed must be what was added.
+    /// Runs all of them, and tells the figures. Reads and removals must find the added values.
     fn run(&self, table: &dyn MultiTable, tell: &mut dyn FnMut(String, f64)) -> Result<()> {
         let removed = self.removed.iter().flatten().count() as u64;
         for operation in Operation::ALL {

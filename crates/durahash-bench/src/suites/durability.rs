@@ -148,7 +148,7 @@ fn pairs(workloads: &Workloads, first: u64, count: u64) -> Vec<Pair> {
 }
 
 /// The failures that a map survives, as a number: 1 is the death of its process; 2 is a crash of the system and the loss of
-/// power, too, but for the last moments; 3 is all of these. What is in memory is gone with the system.
+/// power, too, but for the last moments; 3 is all of these. A map in memory is gone with the system.
 fn survives(map: &Map<u64, u64>, file_system: &str) -> f64 {
     match map.durability() {
         Durability::Interval if file_system != "tmpfs" => 2.0,

@@ -66,7 +66,7 @@ impl<'a> Slices<'a> {
         Slices { map, first, all: Vec::new(), from: Instant::now(), ops: 0 }
     }
 
-    /// So many operations more were done; whether a slice ended with them.
+    /// Counts operations; true if a slice ended with them.
     fn add(&mut self, ops: usize) -> bool {
         self.ops += ops;
         let elapsed = self.from.elapsed();
@@ -174,7 +174,7 @@ fn fill(map: &Map<u64, u64>, workloads: &Workloads, hundredths: u64) -> Result<u
         if keys >= workloads.keys() / 2 && keys.is_multiple_of(BATCH as u64) {
             let stats = map.index_stats();
             if stats.slots_used * 100 >= stats.slots * hundredths {
-                // What its last resize left to be done is none of the next one's.
+                // The work that its last resize left must not count for the next one.
                 while hundredths < 80 && map.step()? {}
                 return Ok(keys);
             }
@@ -210,7 +210,7 @@ fn beside(map: &Map<u64, u64>, workloads: &Workloads, ops: &[Op]) -> Result<Opti
     let (_, parts) = together(&[Side::Ops, Side::Resize], |side| match side {
         Side::Ops => {
             let found = in_slices(map, ops, &count, &is_ended);
-            // Whether it went well or not: nobody must wait for more.
+            // Also after an error: no thread must wait for more.
             is_ended.store(true, Ordering::Relaxed);
             found
         }

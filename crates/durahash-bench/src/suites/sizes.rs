@@ -19,7 +19,7 @@ pub(super) struct Growing {
     /// Cases and workloads.
     operations: &'static [(&'static str, Workload)],
     percentiles: &'static [(&'static str, u64)],
-    /// Whether it is about how full the table is, not about how it grew.
+    /// True if the sizes are load factors, not sizes of a growing table.
     is_load: bool,
 }
 

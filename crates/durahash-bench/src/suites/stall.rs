@@ -51,7 +51,7 @@ impl Recorder<'_> {
                 }),
                 Side::Inserts => {
                     let inserted = stream.iter().try_for_each(|op| map.put(&op.key, &op.key));
-                    // Whether it went well or not: nobody must wait for more.
+                    // Also after an error: no thread must wait for more.
                     done.store(true, Ordering::Relaxed);
                     inserted?;
                     Ok(histogram())

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spreads_more_than_it_differs_is_not_told_apart() {
+    fn values_that_spread_more_than_they_differ_are_not_told_apart() {
         let report = hits([[9.0, 10.0, 11.0], [7.0, 8.0, 9.1], [2.0, 2.5, 3.0]]);
         assert!(rows(&report)[0].contains("| reh or esh |"));
         let all = hits([[9.0, 10.0, 11.0], [7.0, 8.0, 9.1], [2.0, 2.5, 9.0]]);

@@ -24,7 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{complain, print};
 
 /// Names the directory that a guard shall make, or is empty for one of any name; a program that finds it set is
-/// such a guard. What it reads is the id of the memory, when that is there.
+/// such a guard. It reads the id of the memory, when that is there.
 const GUARD_ENV: &str = "DURAHASH_NODE_GUARD";
 /// The first message of a guard: that it has made the directory, whose path follows, or why it has not. The end is a
 /// zero byte.
@@ -45,7 +45,7 @@ impl Guard {
         let dir = dir.map_or_else(|| Ok(PathBuf::new()), path::absolute).map_err(failed)?;
         let child = Command::new(program)
             .env(GUARD_ENV, dir)
-            // What a terminal sends to the node is not for the guard.
+            // Signals that a terminal sends to the node are not for the guard.
             .process_group(0)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -96,7 +96,7 @@ impl Drop for Guard {
 pub(crate) fn guard_main() -> Option<ExitCode> {
     let dir = std::env::var_os(GUARD_ENV)?;
     let dir = (!dir.is_empty()).then_some(Path::new(&dir));
-    // Who ends all processes of a service, or of this name, means the node.
+    // A signal to all processes of a service, or of this name, is meant for the node.
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         if let Err(e) = flag::register(signal, Arc::default()) {
             complain(&format!(
@@ -116,7 +116,7 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
     // A node that cannot be told has ended, which is the end of the file that is read now.
     drop(print(&first));
     let Ok(place) = made else { return Some(ExitCode::FAILURE) };
-    // The end of the node is the end of the file, whether read or failed to be.
+    // When the node ends, the read ends, at the end of the file or with an error.
     let mut told = String::new();
     drop(io::stdin().read_to_string(&mut told));
     // Half a number names no memory. Without one the node has ended before there was any.
@@ -133,7 +133,7 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
     Some(if removed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes the directory. What is there may be that of a node that was just killed, which is about to be removed.
+/// Makes the directory. One that is there may be of a node that was just killed, and about to be removed.
 fn make(dir: Option<&Path>) -> Result<LentPlace, Error> {
     for _ in 0..TRIES {
         match LentPlace::make(dir) {

@@ -17,7 +17,7 @@ const ROWS: u32 = 64;
 /// A client that shows no life for so long is taken as dead; a node that does not answer for a quarter of it
 /// is lost.
 const LEASE: Duration = Duration::from_secs(40);
-/// How often is looked whether UCX serves the memory yet.
+/// Time between two looks whether UCX serves the memory yet.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves until a signal ends it, or the end of its input, or UCX fails.
@@ -29,7 +29,9 @@ pub(super) fn serve(
 ) -> Result<Exit, Failure> {
     durahash_ucx::quiet();
     let loopback = is_loopback(address);
-    let options = UcxNodeOptions { bytes: args.size, max_clients: ROWS, lease: LEASE, loopback };
+    let mut options = UcxNodeOptions::default();
+    (options.bytes, options.max_clients) = (args.size, ROWS);
+    (options.lease, options.loopback) = (LEASE, loopback);
     let memory = UcxNode::start(&options).map_err(|e| Failure::node(&e))?;
     let node = listen(args, address, memory.offer(), token, "ucx")?;
     while memory.serves() {

@@ -45,7 +45,7 @@ pub(super) fn bench<M: Memory>(
         let message = format!("{}: the index has entries; measure in an empty one", index.name());
         return Err(Failure::new(Exit::Usage, message));
     }
-    // What earlier runs have left in memory. Where there are other clients, it stays theirs.
+    // Frees memory that earlier runs left. Where there are other clients, it stays theirs.
     match index.map().sweep() {
         Err(e) if !matches!(e.kind(), ErrorKind::Locked) => return Err(index.failed(&e)),
         _ => {}

@@ -16,11 +16,11 @@ use crate::exit::{Exit, Failure};
 use crate::output::complain;
 use crate::store::{Pair, Store, Watch};
 
-/// How long is waited for an index that another client is making.
+/// Limit of a wait for an index that another client is making.
 const BEING_MADE: Duration = Duration::from_secs(5);
-/// How often is looked.
+/// Time between two looks.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often is looked whether other clients are gone.
+/// Time between two looks for other clients.
 const LOOK_FOR_OTHERS: Duration = Duration::from_millis(500);
 /// Deepest directory of a new index, unless the memory is small: then an eighth of it at most.
 const DEPTH_MAX: u32 = 20;
@@ -87,7 +87,7 @@ impl<M: Memory> Index<M> {
         self.memory.clients()
     }
 
-    /// Looks at all of the index. What others change meanwhile may look like damage: if they stay, this is
+    /// Looks at all of the index. Others' changes meanwhile may look like damage: if they stay, this is
     /// `Locked`.
     pub(super) fn survey(&self) -> Result<Report> {
         match self.map.check() {

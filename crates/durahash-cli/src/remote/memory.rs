@@ -1,4 +1,4 @@
-//! The memory of nodes, over whichever fabric they lend it.
+//! The memory of nodes, over any fabric.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) trait Memory: Sync {
     /// longer used.
     fn client(&self) -> Result<Self::Client>;
 
-    /// How many clients there are, of whichever process.
+    /// The number of clients, of all processes.
     fn clients(&self) -> Result<u32>;
 
     /// How long a client must have shown no life to be taken as dead; nothing where the dead are known at once.

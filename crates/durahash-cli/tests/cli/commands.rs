@@ -218,6 +218,7 @@ fn figures_are_printed() {
         "depths",
         "bytes_per_entry",
         "file_bytes",
+        "disk_bytes",
         "free_bytes",
         "max_bytes",
         "check_bytes",
@@ -237,6 +238,7 @@ fn figures_are_printed() {
     assert_eq!(stats["keys"], 10_000);
     assert!((0.6..0.8).contains(&stats["load_factor"].as_f64().unwrap()));
     assert_eq!(stats["file_bytes"], work.path("n.pool").metadata().unwrap().len());
+    assert!(stats["disk_bytes"].as_u64().unwrap() > 0);
     assert!(stats["bytes_per_entry"]["medium"].as_f64().unwrap() >= 16.0);
     assert!(stats["bytes_per_entry"]["dram"].as_f64().unwrap() > 0.0);
     assert_eq!(stats["suspect"], false);
@@ -331,6 +333,10 @@ fn a_compacted_pool_is_smaller_and_has_everything() {
     let said = work.run("compact a.pool").ok();
     let after = size();
     assert!(after < before, "{said}");
+    work.run("compact a.pool --to b.pool").ok();
+    assert_eq!(work.run("dump b.pool").sorted_lines(), work.run("dump a.pool").sorted_lines());
+    let refused = work.run("compact a.pool --to b.pool").failed(2);
+    assert!(refused.starts_with("b.pool: the file already exists"), "{refused}");
     let wanted = format!("a.pool: {before} bytes before, {after} bytes after (");
     assert!(said.starts_with(&wanted), "{said}");
     let dump = work.run("dump a.pool");

@@ -64,7 +64,7 @@ fn a_killed_load_leaves_all_that_came_before() {
         for (k, v) in &first {
             assert_eq!(map.get(k.as_bytes()).unwrap().as_deref(), Some(v.as_bytes()), "{round}");
         }
-        // The load puts its lines in order: what is there are the first of them.
+        // The load puts its lines in order, so the first of them are there.
         let loaded = map.len().unwrap() - first.len() as u64;
         assert!(loaded > 1000, "{loaded}");
         for i in 0..loaded {
@@ -72,7 +72,7 @@ fn a_killed_load_leaves_all_that_came_before() {
             assert_eq!(got.as_deref(), Some(value(i).as_bytes()), "{i} of {loaded}, {round}");
         }
     }
-    // Loading again what was cut short completes it.
+    // Another load completes the one that was cut short.
     let map = Options::new().read_only(true).open::<AnyMap>(work.path("a.pool")).unwrap();
     let all = map.len().unwrap() - first.len() as u64 + 1000;
     drop(map);
@@ -109,7 +109,7 @@ fn a_pool_is_written_by_one() {
     assert_eq!(work.run("get a.pool a").ok(), "1\n");
 }
 
-/// Loads more than fits into `pool` and looks at what stays.
+/// Loads more than fits into `pool` and checks the entries that stay.
 fn fill(work: &Work, dir: &Path, advice: &str) {
     let run = |line: &str| answer(command_in(dir, line.split(' ')).spawn().unwrap());
     let text: String = (0..200_000).map(|i| format!("{}\t{}\n", key(i), value(i))).collect();
@@ -184,7 +184,7 @@ fn a_full_file_system_keeps_what_it_has() {
 
 /// A page of the index that is gone takes entries with it of which nothing is left: a dump says so.
 #[test]
-fn a_dump_without_what_damage_has_hidden_says_so() {
+fn a_dump_that_damage_makes_incomplete_says_so() {
     const PAGE: usize = 4096;
     let work = Work::new();
     work.run("create a.pool --design pea --codec u64 --durability process").ok();
@@ -203,7 +203,7 @@ fn a_dump_without_what_damage_has_hidden_says_so() {
 }
 
 #[test]
-fn what_is_no_pool_is_not_touched() {
+fn other_files_are_not_touched() {
     let work = Work::new();
     fs::create_dir(work.path("directory")).unwrap();
     work.write("empty", "");

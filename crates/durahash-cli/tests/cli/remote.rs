@@ -79,7 +79,7 @@ struct Node<'a> {
 impl<'a> Node<'a> {
     /// Starts a node on a port that the system chooses, with `more` arguments.
     fn start(work: &'a Work, over: Over, more: &str) -> Self {
-        // What is large does not go where memory is shared, of which a container may have little.
+        // Large memory does not go to shared memory, of which a container may have little.
         static NODES: AtomicU32 = AtomicU32::new(0);
         let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
         let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
@@ -271,7 +271,7 @@ fn several_nodes_have_one_index() {
 }
 
 #[test]
-fn tokens_keep_out_who_has_another() {
+fn tokens_keep_out_clients_with_another() {
     for over in Over::ALL {
         let work = over.work();
         work.write("token", "secret\n");
@@ -466,7 +466,7 @@ fn a_load_from_a_pipe_ends_with_its_node() {
 }
 
 #[test]
-fn what_a_pipe_brings_is_loaded() {
+fn the_input_of_a_pipe_is_loaded() {
     let work = Work::new();
     let pipe = work.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -543,7 +543,7 @@ fn a_client_that_is_killed_during_a_load_loses_nothing_that_was_acknowledged() {
                 assert_eq!(line(i), format!("{key}\t{value}\n"));
             }
             assert!(node.run("check").ok().contains(": ok, "), "round {round}");
-            // What was cut short is loaded again, by another client.
+            // Another client repeats the load that was cut short.
             let again = lines(0..over.fewer(round * 3000));
             node.feed("load", again.as_bytes()).ok();
             let dump = node.run("dump").ok();
@@ -600,7 +600,7 @@ fn a_dump_ends_with_its_node() {
     });
 }
 
-/// What does little but wait, at the same time.
+/// Tests that do little but wait, at the same time.
 #[test]
 fn a_client_or_a_node_that_does_not_answer_is_missed() {
     let waiting = [
@@ -616,7 +616,7 @@ fn a_client_or_a_node_that_does_not_answer_is_missed() {
     });
 }
 
-/// Who has a connection misses a node that is stopped within 11 s, who wants one within 5 s.
+/// A client with a connection misses a stopped node within 11 s, one that connects within 5 s.
 fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     let over = Over::Local;
     let work = over.work();
@@ -831,7 +831,7 @@ fn children(of: u32) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let name = entry.unwrap().file_name().into_string().ok()?;
         let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
-        // Behind its name: its state, and who started it.
+        // Behind its name: its state, and its parent.
         let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse();
         (parent == Ok(of)).then_some(name)
     });
@@ -841,7 +841,7 @@ fn children(of: u32) -> Vec<String> {
 /// The signals by which services are stopped. The process that runs the tests may ignore others, and its
 /// children then ignore them as well.
 #[test]
-fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
+fn a_signal_to_a_node_and_its_guard_leaves_nothing() {
     let work = Work::new();
     let mut node = Node::start(&work, Over::Local, "--size 1MiB");
     let guards = children(node.child.id());

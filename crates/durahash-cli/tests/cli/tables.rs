@@ -48,7 +48,7 @@ fn stand_in() -> String {
     table
 }
 
-/// What the escapes in `text` stand for.
+/// The bytes that the escapes in `text` stand for.
 fn plain(text: &str) -> Vec<u8> {
     let parts: Vec<_> = text
         .split(r"\\")

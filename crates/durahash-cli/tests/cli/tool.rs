@@ -15,7 +15,7 @@ pub(crate) struct Work {
     environment: Vec<(&'static str, &'static str)>,
 }
 
-/// What a command answered.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: Option<i32>,

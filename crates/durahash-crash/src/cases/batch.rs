@@ -14,7 +14,7 @@ use crate::script::Op;
 
 /// Keys of the map that stand for one of the tester's.
 const MEMBERS: u64 = 3;
-/// What a key holds whose members do not agree: nothing that was ever put.
+/// The value of a key whose members do not agree: none that was ever put.
 const TORN: u64 = u64::MAX;
 
 /// Batches over every design, of words and of byte strings with hashes of four bits; on a medium that fills up;

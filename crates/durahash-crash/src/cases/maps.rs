@@ -150,7 +150,7 @@ impl Table for Maps {
                 let (key, value) = pair?;
                 if value != text(word(&key)) {
                     let what = format!("the map {:?} has {key} with {value}", info.name);
-                    found(Finding { invariant: "MAPS", off: 0, what });
+                    found(Finding::new("MAPS", 0, what));
                 }
             }
         }

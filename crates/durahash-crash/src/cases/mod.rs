@@ -25,6 +25,9 @@ pub fn all() -> Vec<Case> {
         words::reh_ranges("reh-ranges-full", 7 << 10),
         words::pea("pea", ROOMY),
         words::pea("pea-full", 8 << 10),
+        words::pea_small("pea-small", ROOMY),
+        // Room for four larger segments, but not for the array that names two of them beside what is there.
+        words::pea_small("pea-small-full", 8 << 10),
         words::esh("esh", ROOMY, false),
         words::esh("esh-repaired", ROOMY, true),
         words::esh("esh-full", 8 << 10, false),
@@ -63,6 +66,6 @@ fn text(v: u64) -> String {
 
 /// The word that a key or a value of bytes stands for.
 fn word(text: &str) -> u64 {
-    // What is no number was never put, and is no key of the key space either.
+    // Text that is not a number was never put, and is no key of the key space either.
     text.parse().unwrap_or(u64::MAX)
 }

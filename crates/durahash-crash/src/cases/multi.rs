@@ -42,15 +42,24 @@ fn many(key: u16, count: u64) -> impl Iterator<Item = Op> {
     (0..count).map(move |i| Op::Add(key, i % 7))
 }
 
-/// What takes the first of these away again.
+/// Removals of the first of these.
 fn fewer(key: u16, count: u64) -> impl Iterator<Item = Op> {
     (0..count).map(move |i| Op::RemoveOne(key, i % 7))
 }
 
-/// Multimaps of words; on a medium that fills up; of byte strings, with hashes of five bits so that some keys
-/// share theirs.
-pub(super) fn all() -> [Case; 3] {
-    [words_within("pea-multi", 96 << 10), words_within("pea-multi-full", 10 << 10), texts_case()]
+/// Multimaps of words; on a medium that fills up; with small segments at first; of byte strings, with hashes of five
+/// bits so that some keys share theirs.
+pub(super) fn all() -> [Case; 4] {
+    let mut small = words_within("pea-multi-small", 96 << 10, 2);
+    small
+        .prefills
+        .retain(|prefill| ["empty", "stash-full", "deep", "shrunk"].contains(&prefill.name));
+    [
+        words_within("pea-multi", 96 << 10, 0),
+        words_within("pea-multi-full", 10 << 10, 0),
+        small,
+        texts_case(),
+    ]
 }
 
 fn case<K: Data + ?Sized, V: Data + ?Sized>(
@@ -71,8 +80,8 @@ fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
     Prefill { name, ops, kinds }
 }
 
-fn words_within(name: &'static str, max_bytes: u64) -> Case {
-    let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
+fn words_within(name: &'static str, max_bytes: u64, buckets: u8) -> Case {
+    let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets };
     let mix = WordMix::new(SEED);
     let mut shrunk = [adds(0..PEA_KEYS), many(3, 6).collect(), adds(0..PEA_KEYS)].concat();
     shrunk.extend((0..PEA_KEYS).filter(|key| key % 5 != 3).map(Op::RemoveAll));

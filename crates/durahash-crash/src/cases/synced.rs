@@ -14,17 +14,17 @@ use super::ROOMY;
 use super::words::{REWO, Shared, TINY, creates, opens, rewo};
 use crate::case::{Case, Slots, Table};
 
-/// Changes the copies that writers have ordered; whether there were any.
+/// Changes the copies that writers have ordered; true if there were any.
 pub type SyncCopies = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Changes what is ordered before some of the calls into the medium.
+/// Changes the copies that were ordered, before some of the calls into the medium.
 struct Between {
     sync: Arc<OnceLock<SyncCopies>>,
     calls: AtomicU64,
 }
 
 thread_local! {
-    /// Whether this thread does so already: that calls into the medium, too.
+    /// True while this thread does so: that calls into the medium, too.
     static SYNCS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -73,7 +73,7 @@ fn create_with(sim: Sim, sync: Arc<OnceLock<SyncCopies>>) -> Result<Box<dyn Tabl
     creates((REWO, TINY), ROOMY, made)(sim)
 }
 
-/// Opens it with copies that are changed by who calls what `sync` has then, too; it says whether there
+/// Opens it with copies that a call of the closure put into `sync` changes, too. The call returns true if there
 /// were any.
 ///
 /// # Errors

@@ -159,6 +159,21 @@ const PEA_POLICY: Policy = Policy {
 
 /// Pea Hash with three slots a bucket, two main buckets and two of stash a segment.
 pub(super) fn pea(name: &'static str, max_bytes: u64) -> Case {
+    pea_of(name, max_bytes, TINY)
+}
+
+/// The same with two extents a segment, but one in the first two as long as they are small.
+pub(super) fn pea_small(name: &'static str, max_bytes: u64) -> Case {
+    let case = pea_of(name, max_bytes, Geometry { buckets: 2, ..TINY });
+    // The last key of the first is the first one for which there is no room in a small segment.
+    let grown = prefill("grown", puts(pea_upper(13)), kinds(31, 20, 33));
+    let mut prefills = case.prefills;
+    prefills.retain(|prefill| ["empty", "stash-full", "deep", "shrunk"].contains(&prefill.name));
+    prefills.push(grown);
+    Case { prefills, ..case }
+}
+
+fn pea_of(name: &'static str, max_bytes: u64, geometry: Geometry) -> Case {
     let mut shrunk = puts(0..PEA_KEYS);
     shrunk.extend((0..PEA_KEYS).filter(|key| key % 5 != 0).map(Op::Remove));
     Case {
@@ -175,7 +190,7 @@ pub(super) fn pea(name: &'static str, max_bytes: u64) -> Case {
         ..case(
             name,
             max_bytes,
-            (2, TINY),
+            (2, geometry),
             |pool| Pea::create(pool, PEA_POLICY),
             |pool| Pea::open(pool, PEA_POLICY),
         )
@@ -197,7 +212,7 @@ pub(super) fn esh(name: &'static str, max_bytes: u64, repaired: bool) -> Case {
     // Of these, keys 22, 23, 25, 27, 29 and 30 have bucket 0 as their home.
     let mut shrunk = puts(0..KEYS);
     shrunk.extend((0..KEYS).filter(|key| key % 4 != 0).map(Op::Remove));
-    // What comes home first has a value of its own.
+    // The key that comes home first has a value of its own.
     let mut full_and_more = puts([22, 23, 25, 27]);
     full_and_more.push(Op::Put(29, 2));
     // One that is not in the line of the head.

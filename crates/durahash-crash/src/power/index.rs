@@ -1,4 +1,4 @@
-//! What is done to a map, or a multimap, that loses its power, and what it must hold.
+//! The operations on a map, or a multimap, that loses its power, and a model of its contents.
 
 use durahash::Result;
 
@@ -39,7 +39,7 @@ impl Change {
         }
     }
 
-    /// What it makes of what there was.
+    /// Applies it to the model.
     pub(super) fn model(self, contents: &mut Contents, multi: bool) {
         match self {
             Change::Put(key, value) if multi => contents.entry(key).or_default().push(value),

@@ -3,8 +3,8 @@
 //!
 //! A child process makes a pool there in the mode `Strict`, runs operations, and tells each that has
 //! returned. Then the power is cut, at random between two steps of the disk: of the sectors that were
-//! written since the last flush any version is there. What is left is mounted, which lets ext4 recover, and
-//! opened, which lets the pool recover; it must hold what had returned. Needs root, FUSE and loop devices.
+//! written since the last flush any version is there. The disk is mounted, which lets ext4 recover, and
+//! opened, which lets the pool recover; it must hold all operations that returned. Needs root, FUSE and loop devices.
 
 mod fuse;
 mod index;
@@ -31,25 +31,25 @@ const DISK_BYTES: u64 = 96 << 20;
 const LOG_BYTES: u64 = 10 << 20;
 /// So short that the ring is gone round.
 const SHORT_LOG_BYTES: u64 = 256 << 10;
-/// What the child is called by.
+/// The subcommand of the child.
 pub const CHILD: &str = "power-child";
 
-/// What is cut.
+/// A plan of cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The design.
     pub design: Design,
-    /// Whether it is a multimap.
+    /// True for a multimap.
     pub multi: bool,
     /// Operations of the child.
     pub ops: u64,
-    /// How often the power is cut.
+    /// The number of cuts.
     pub cuts: usize,
-    /// What operations and cuts are drawn from.
+    /// The seed of operations and cuts.
     pub seed: u64,
-    /// Whether the log is so short that it is written through the page cache, and gone round.
+    /// The log is so short that it is written through the page cache, and gone round.
     pub short: bool,
-    /// Whether the disk forgets to flush, which must be found.
+    /// The disk forgets to flush, which must be found.
     pub lying: bool,
 }
 
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// What was looked at.
+/// Counts of the work done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looked {
     /// Steps that the disk took: writes and flushes.
@@ -93,7 +93,7 @@ pub struct Looked {
 pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
     let mut told = std::io::stdout();
     let mut tell = |i: u64| {
-        // Nobody listens any more: the parent has failed, and says so.
+        // The parent has failed, and says so.
         let _ = writeln!(told, "{i}").and_then(|()| told.flush());
     };
     let table = plan.table(&dir.join("pool"), true)?;
@@ -105,7 +105,7 @@ pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
     std::process::exit(0);
 }
 
-/// What is undone, last first, whatever happens.
+/// Steps that are undone in any case, last first.
 struct Undo(Vec<(&'static str, PathBuf)>);
 
 impl Undo {
@@ -161,7 +161,7 @@ fn told(what: &str) -> impl Fn(std::io::Error) -> String {
 /// Records the child's run, and cuts it.
 ///
 /// # Errors
-/// What a cut has lost; what the system lacks.
+/// A cut has lost something, or the system lacks something.
 pub fn cut(plan: Plan) -> Result<Looked, String> {
     let dir = std::env::temp_dir().join(format!("durahash-power-{}", std::process::id()));
     let (mounted, image) = (dir.join("mounted"), dir.join("image"));
@@ -177,7 +177,7 @@ pub fn cut(plan: Plan) -> Result<Looked, String> {
     Ok(looked)
 }
 
-/// Runs the child on a file system on a disk that begins as `base`; what was done to the disk.
+/// Runs the child on a file system on a disk that begins as `base`; returns the steps of the disk.
 fn record(plan: Plan, dir: &Path, base: Vec<u8>) -> Result<Vec<Step>, String> {
     let (served, mounted) = (dir.join("served"), dir.join("mounted"));
     fs::create_dir_all(&served).map_err(told("directories"))?;
@@ -256,7 +256,7 @@ fn look(
     let mut walk = Walk::new(base);
     let mut taken = 0;
     for (number, at) in at.into_iter().enumerate() {
-        // What a flush had to do before the child began is not forgotten: else there is no file system.
+        // Flushes from before the child began are not forgotten: else there is no file system.
         let forgets = |i: usize| plan.lying && i > made && matches!(steps[i], Step::Flush);
         (taken..at).filter(|i| !forgets(*i)).for_each(|i| walk.take(&steps[i]));
         taken = at;
@@ -291,7 +291,7 @@ fn write_image(path: &Path, image: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether there is a pool; it must hold what `returned`, and at most what was begun.
+/// True if there is a pool. It must hold the operations that `returned`, and at most those that were begun.
 fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> {
     let path = dir.join("pool");
     if !path.exists() {

@@ -1,4 +1,4 @@
-//! What was written to a disk, and what a loss of power leaves of it.
+//! The writes to a disk, and the disk after a loss of power.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,20 +12,20 @@ const SECTOR_BYTES: usize = 512;
 /// mount where its checksum is wrong.
 const SUPERBLOCK: Range<usize> = 2..4;
 
-/// What happened to a disk, or to the program that uses it.
+/// A step of a disk, or of the program that uses it.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write {
         off: usize,
         bytes: Vec<u8>,
     },
-    /// What was written before is on the disk.
+    /// Earlier writes are on the disk.
     Flush,
     /// So many operations had returned.
     Returned(u64),
 }
 
-/// A disk in memory that writes down what is done to it.
+/// A disk in memory that records its writes and flushes.
 pub(super) struct Recorder(Mutex<(Vec<u8>, Vec<Step>)>);
 
 impl Recorder {
@@ -41,14 +41,14 @@ impl Recorder {
         self.state().0.len() as u64
     }
 
-    /// What is read there; less at the end.
+    /// The bytes there; fewer at the end.
     pub(super) fn read(&self, off: usize, bytes: usize) -> Vec<u8> {
         let state = self.state();
         let (from, to) = (off.min(state.0.len()), (off + bytes).min(state.0.len()));
         state.0[from..to].to_vec()
     }
 
-    /// Whether there is so much room.
+    /// True if there is so much room.
     pub(super) fn write(&self, off: usize, bytes: &[u8]) -> bool {
         let (image, steps) = &mut *self.state();
         let Some(place) = image.get_mut(off..off + bytes.len()) else {
@@ -106,7 +106,7 @@ impl Walk {
         }
     }
 
-    /// What a loss of power leaves now.
+    /// The disk after a loss of power now.
     pub(super) fn cut(&self, pick: Pick) -> Vec<u8> {
         let mut image = self.durable.clone();
         let mut rng = match pick {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_leaves_what_was_flushed_and_any_sector_of_what_was_not() {
+    fn a_cut_leaves_flushed_writes_and_any_sector_of_others() {
         let recorder = Recorder::new(vec![0; 4096]);
         assert!(recorder.write(0, &[1; 1024]) && !recorder.write(4000, &[1; 100]));
         recorder.did(Step::Flush);

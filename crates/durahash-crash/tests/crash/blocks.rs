@@ -1,5 +1,5 @@
 //! Record blocks under the tester: values that stand in blocks of the pool, so that every put takes
-//! one block and frees another. What allocators were found to do wrong is planted, and caught.
+//! one block and frees another. Known faults of allocators are planted, and caught.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use durahash_media::{Format, Geometry, Memory, Pool};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// What was replaced or removed is not freed.
+    /// Blocks that were replaced or removed are not freed.
     Leak,
     /// The old block is freed, and taken by the next put, before the slot names the new one.
     FreedFirst,
-    /// The block is named before what it holds is durable.
+    /// The block is named before its contents are durable.
     NotPersisted,
-    /// The sweep forgets what is in use.
+    /// The sweep forgets blocks in use.
     SweptAll,
 }
 
@@ -35,7 +35,7 @@ struct Values {
     bug: Bug,
     pool: Arc<Pool<Sim>>,
     index: Reh<Sim>,
-    /// Writers take turns: what is tested is the blocks.
+    /// Writers take turns: the test is about blocks.
     turn: Mutex<()>,
 }
 
@@ -120,7 +120,7 @@ impl Table for Values {
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         self.index.check(found)?;
         let mut tell = |what: &str, off| {
-            found(Finding { invariant: "BLOCK", off, what: what.to_owned() });
+            found(Finding::new("BLOCK", off, what));
         };
         let (mut named, mut used) = (BTreeSet::new(), BTreeSet::new());
         for (_, off) in self.slots()? {

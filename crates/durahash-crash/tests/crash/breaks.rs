@@ -1,5 +1,5 @@
-//! Operations that panic in the middle, at any call into the medium, while others wait for what they
-//! hold: nobody waits for good, nobody builds on what they left, and nothing that is answered from
+//! Operations that panic in the middle, at any call into the medium, while others wait for their
+//! locks: no thread waits for good, none builds on half a change, and nothing that is answered from
 //! then on can be lost.
 
 use std::cell::{Cell, RefCell};
@@ -38,7 +38,7 @@ thread_local! {
 const DISARMED: i64 = i64::MAX;
 /// Keys of others that are tried.
 const OTHERS_MAX: usize = 3;
-/// Who needs more calls than this waits for a lock that nobody will release.
+/// An operation that needs more calls than this waits for a lock that no thread will release.
 const CALLS_MAX: u64 = 100_000;
 
 struct Switch(Arc<Break>);
@@ -171,7 +171,7 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
         let mut findings = Vec::new();
         table.check(&mut |finding| findings.push(finding)).expect("checks");
         let mut found = all(&*table, &keys);
-        // What broke off may still have been done, as an operation that no answer was given to.
+        // The operation that broke off may still have been done, as one without an answer.
         if let Some((i, new)) = late
             && found[i] == new
         {

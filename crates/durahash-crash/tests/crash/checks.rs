@@ -121,7 +121,7 @@ fn an_area_that_is_too_short_gives_way_to_a_longer_one() {
     }
 }
 
-/// What goes wrong with the stores that a line of `pool/checks.rs` makes.
+/// A fault of the stores that a line of `pool/checks.rs` makes.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// They never happen.

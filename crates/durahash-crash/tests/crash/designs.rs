@@ -86,6 +86,11 @@ survive! {
     pea_survives_the_death_of_its_process: > 15_000, ("pea", PROGRAM, 3, 12, 1);
     pea_survives_on_a_full_medium: > 100_000,
         ("pea-full", X86, 2, 8, 16), ("pea-full", WORD, 2, 2, 16);
+    /// The first two segments become large.
+    pea_survives_from_small_segments_on: > 100_000, ("pea-small", X86, 2, 12, 16),
+        ("pea-small", WORD, 1, 4, 64), ("pea-small", PROGRAM, 3, 12, 1);
+    pea_survives_where_small_segments_find_no_room: > 10_000,
+        ("pea-small-full", X86, 2, 4, 16), ("pea-small-full", WORD, 1, 1, 64);
     esh_survives_on_x86: > 1_000_000, ("esh", X86, 0, 1, 64);
     esh_survives_where_words_have_no_order: > 200_000, ("esh", WORD, 0, 0, 64);
     esh_survives_the_death_of_its_process: > 15_000, ("esh", PROGRAM, 3, 12, 1);
@@ -96,7 +101,7 @@ survive! {
     rewo_survives_the_death_of_its_process: > 60_000, ("rewo", PROGRAM, 3, 60, 1);
     rewo_survives_on_a_full_medium: > 100_000,
         ("rewo-full", X86, 2, 60, 1), ("rewo-full", WORD, 2, 20, 1);
-    /// What is answered from the cached table is held against the same oracle.
+    /// Answers from the cached table are held against the same oracle.
     rewo_survives_with_a_cached_table: > 100_000, ("rewo-cached", X86, 2, 40, 1);
     /// The same, where copies are changed in the middle of the operations that they are of.
     rewo_survives_with_copies_that_others_change: > 100_000, ("rewo-between", X86, 2, 40, 1);
@@ -105,6 +110,8 @@ survive! {
     multimaps_survive_on_x86: > 800_000, ("pea-multi", X86, 1, 20, 64);
     multimaps_survive_where_words_have_no_order: > 300_000, ("pea-multi", WORD, 0, 8, 32);
     multimaps_survive_the_death_of_their_process: > 10_000, ("pea-multi", PROGRAM, 2, 8, 1);
+    multimaps_survive_from_small_segments_on: > 20_000, ("pea-multi-small", X86, 1, 4, 64),
+        ("pea-multi-small", PROGRAM, 1, 4, 1);
     multimaps_survive_on_a_full_medium: > 50_000,
         ("pea-multi-full", X86, 1, 8, 64), ("pea-multi-full", WORD, 1, 2, 64);
     multimaps_of_texts_survive_on_every_medium: > 100_000,
@@ -153,7 +160,7 @@ fn esh_survives_crashes_of_its_repair() {
     }
 }
 
-/// What mutants change.
+/// The runs that mutants change.
 enum Corpus {
     /// Scripts of up to so many operations from every prefill, and random ones, so many of so many; of many
     /// states at a point the suite looks at one in so many, and a deep run at sixteen times as many.
@@ -204,7 +211,7 @@ fn needed(
             tester.keep_corpus();
             let done = corpus.run(&mut tester, &case.prefills);
             done.unwrap_or_else(|failure| panic!("{failure}"));
-            // Of a single source, only its own mutants count; who is caught once is.
+            // Of a single source, only its own mutants count; one that is caught once is.
             let is_own = |mutant: &Mutant| match dirs {
                 [dir] => mutant.site.file().contains(dir),
                 _ => true,
@@ -246,7 +253,7 @@ fn assert_order_in_line(verdicts: &BTreeMap<Mutant, Verdict>, files: &[&str]) {
     }
 }
 
-/// What need not be caught: the function, what its source says there, the changes, and why.
+/// Mutants that need not be caught: the function, a part of its source there, the changes, and the reason.
 macro_rules! accept {
     ($($(#[$doc:meta])* $name:ident { $($function:literal $source:literal [$($kind:ident)*] $why:literal)* })*) => {$(
         $(#[$doc])*
@@ -414,7 +421,7 @@ fn every_flush_fence_and_release_is_needed() {
     assert_order_in_line(&verdicts, &["reh/write.rs", "pea/write.rs", "pea/multi/store.rs"]);
 }
 
-/// What ESH shares with the others is left out with them.
+/// The code that ESH shares with the others is tested with them.
 #[test]
 fn every_flush_fence_and_release_of_esh_is_needed() {
     let corpora: [(&str, &[Model], _); 1] = [("esh", &[X86, WORD], Corpus::Settled)];

@@ -1,4 +1,4 @@
-//! Who waits for whom: writers of ESH whose buckets are disjoint never do.
+//! Waits for locks: writers of ESH whose buckets are disjoint never wait for one another.
 //!
 //! One writer is stopped at each of its calls into the medium in turn, whatever it holds there, and the
 //! other does all that it has to do meanwhile.

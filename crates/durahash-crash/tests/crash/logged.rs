@@ -8,7 +8,7 @@ use durahash_media::sim::{budget, seed};
 const OPS: usize = 60;
 
 #[test]
-fn whatever_a_cut_leaves_is_recovered() {
+fn every_cut_is_recovered() {
     let rounds = budget(1000, 10_000);
     let cases = Case::all();
     let (mut cuts, mut blocks) = (0, 0);

@@ -1,4 +1,4 @@
-//! The designs under the crash tester, and the tester itself on what is wrong: one program, so that all of it
+//! The designs under the crash tester, and the tester itself on planted faults: one program, so that all of it
 //! is compiled and linked once. How much is done: `durahash_media::sim::budget`.
 
 mod blocks;

@@ -13,7 +13,7 @@ use durahash_media::sim::{Action, Step};
 
 use crate::schedules::hurts_threads;
 
-/// What is written too early.
+/// An early write.
 #[derive(Clone, Copy, Debug)]
 enum Early {
     /// The intent is named before it is durable.
@@ -64,7 +64,7 @@ impl Early {
 }
 
 #[test]
-fn what_a_batch_writes_too_early_is_found() {
+fn early_writes_of_a_batch_are_found() {
     let case = named("reh-batch");
     let mut tester = Tester::new(&case, Model::X86).one_in(4);
     tester.keep_corpus();
@@ -77,7 +77,7 @@ fn what_a_batch_writes_too_early_is_found() {
 }
 
 #[test]
-fn what_a_batch_does_to_other_threads_is_found() {
+fn faults_of_a_batch_that_hurt_threads_are_found() {
     for fault in [Fault::GateOpen, Fault::LockUnseen] {
         println!("{fault:?}: {}", hurts_threads(fault).expect("not found"));
     }

@@ -1,5 +1,5 @@
-//! Faults that ESH's paper invites, each planted and found: in what is written, as changes of recorded
-//! runs, and in what is believed at the open, as changes of what lies on the medium.
+//! Faults that ESH's paper invites, each planted and found: wrong writes, as changes of recorded
+//! runs, and wrong beliefs at the open, as changes of the medium.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use durahash_crash::states::Model;
 use durahash_media::sim::{Action, Sim, Site, Step, budget};
 use durahash_media::{Memory, PmU64, Pool};
 
-/// What is written wrongly.
+/// A wrong write.
 #[derive(Clone, Copy, Debug)]
 enum Written {
     /// OFRB is smaller before the slot that it leads to is durably gone.
@@ -37,7 +37,7 @@ enum Written {
 pub(crate) struct Functions(RefCell<HashMap<Site, (String, String)>>);
 
 impl Functions {
-    /// Whether a step was done by this function of this file, where the line says so.
+    /// True if this function of this file did the step, on a line that contains `line`.
     pub(crate) fn is(&self, step: &Step, file: &str, function: &str, line: &str) -> bool {
         if !step.site.file().ends_with(file) {
             return false;
@@ -171,7 +171,7 @@ fn corpus<'s>(case: &'s Case, model: Model) -> Result<Tester<'s>, Box<Failure>> 
 }
 
 #[test]
-fn what_is_written_wrongly_is_found() {
+fn wrong_writes_are_found() {
     let case = &named("esh");
     let mut tester = corpus(case, Model::X86).unwrap_or_else(|failure| panic!("{failure}"));
     let functions = Functions::default();
@@ -187,12 +187,12 @@ fn what_is_written_wrongly_is_found() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
-/// What is believed wrongly at the open.
+/// A wrong belief at the open.
 #[derive(Clone, Copy, Debug)]
 enum Believed {
-    /// Whatever a crash left half changed is discarded (the paper, §4.1).
+    /// Changes that a crash left half done are discarded (the paper, §4.1).
     Discarded,
-    /// What a crash left has the date of this open: it is not repaired.
+    /// A segment that a crash left has the date of this open: it is not repaired.
     DatesTrusted,
     /// A lock that reached the medium is held.
     LocksKept,
@@ -264,7 +264,7 @@ fn believes(fault: Believed) -> Case {
 }
 
 #[test]
-fn what_is_believed_wrongly_is_found() {
+fn wrong_beliefs_are_found() {
     for fault in [Believed::Discarded, Believed::DatesTrusted, Believed::LocksKept] {
         let case = believes(fault);
         let found = corpus(&case, Model::X86).err();

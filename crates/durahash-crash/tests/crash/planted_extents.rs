@@ -1,5 +1,5 @@
 //! A fault that giving extents back invites, planted and found: an extent is free before the merge that
-//! empties it is durable.
+//! empties it, or whatever else replaces what lies there, is durable.
 
 use durahash_crash::cases::named;
 use durahash_crash::mutate::{Verdict, source};
@@ -18,7 +18,7 @@ fn is_in(step: &Step, file: &str, function: &str, line: &str) -> bool {
 /// File, function and line of a store.
 type Place = (&'static str, &'static str, &'static str);
 
-/// Plants it into a copy of `steps`, where merges are committed there; the first step that is another one.
+/// Plants it into a copy of `steps`, where it is committed there that nothing names the extent; the first step that is another one.
 fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
     out.clear();
     out.extend_from_slice(steps);
@@ -44,14 +44,16 @@ fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<
 
 #[test]
 fn an_extent_that_is_released_too_early_is_found() {
-    for (name, commit) in [
-        ("reh", ("reh/grow.rs", "commit_merge", "medium.store(to")),
-        ("esh", ("extendible/array.rs", "store", "medium.store(word")),
+    for (name, prefill, commit) in [
+        ("reh", "emptied", ("reh/grow.rs", "commit_merge", "medium.store(to")),
+        ("esh", "emptied", ("extendible/array.rs", "store", "medium.store(word")),
+        // The small segments that two large ones have replaced.
+        ("pea-small", "grown", ("extendible/array.rs", "write", "pool.set_root(")),
     ] {
         let case = &named(name);
         let mut tester = Tester::new(case, Model::X86).one_in(budget(16, 1));
         tester.keep_corpus();
-        let base = tester.base("emptied").unwrap_or_else(|failure| panic!("{failure}"));
+        let base = tester.base(prefill).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(base.is_some(), "crashes on the way there were looked at");
         let verdict = tester.planted(|steps, out| released_first(commit, steps, out));
         println!("{name}: {verdict:?}");

@@ -1,4 +1,5 @@
-//! Faults of Pea Hash's end bits, each planted and found, as changes of recorded runs.
+//! Faults of Pea Hash's end bits, and of its first two segments when they become large, each planted and found, as
+//! changes of recorded runs.
 
 use durahash_crash::cases::named;
 use durahash_crash::mutate::Verdict;
@@ -68,7 +69,7 @@ impl Fault {
 }
 
 #[test]
-fn what_is_wrong_with_end_bits_is_found() {
+fn wrong_end_bits_are_found() {
     let case = &named("pea");
     let mut tester = Tester::new(case, Model::X86).one_in(budget(64, 4));
     tester.keep_corpus();
@@ -83,5 +84,38 @@ fn what_is_wrong_with_end_bits_is_found() {
         let verdict = tester.planted(|steps, out| fault.plant(&functions, steps, out));
         println!("{fault:?}: {verdict:?}");
         assert!(matches!(verdict, Verdict::Caught(_)), "{fault:?}: {verdict:?}");
+    }
+}
+
+/// The root names two large segments before they, or the array that names them, are durable.
+#[test]
+fn small_segments_that_are_replaced_too_early_are_found() {
+    let case = &named("pea-small");
+    let mut tester = Tester::new(case, Model::X86).one_in(budget(16, 1));
+    tester.keep_corpus();
+    let base = tester.base("grown").unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(base.is_some(), "crashes on the way there were looked at");
+    let functions = Functions::default();
+    let array = |step: &Step, line| functions.is(step, "extendible/array.rs", "write", line);
+    let fences = |step: &Step| {
+        let of_segments = functions.is(step, "pea/grow.rs", "write_images", "fence");
+        step.action == Action::Fence && (of_segments || array(step, "medium.fence"))
+    };
+    let flushes = |step: &Step| is_flush(step) && array(step, "medium.flush_fresh");
+    let writes = |step: &Step| functions.is(step, "pea/image.rs", "write", "medium.");
+    let kinds: [&dyn Fn(&Step) -> bool; 3] = [&fences, &flushes, &writes];
+    for (what, is_left_out) in ["fences", "flushes of the array", "segments"].iter().zip(kinds) {
+        let verdict = tester.planted(|steps, out| {
+            // Not while the pool is made.
+            let insert =
+                steps.iter().position(|step| step.site.file().ends_with("pea/write.rs"))?;
+            let first = (insert..steps.len()).find(|at| is_left_out(&steps[*at]))?;
+            out.clear();
+            out.extend_from_slice(&steps[..first]);
+            out.extend(steps[first..].iter().filter(|step| !is_left_out(step)));
+            Some(first)
+        });
+        println!("without {what}: {verdict:?}");
+        assert!(matches!(verdict, Verdict::Caught(_)), "{what}: {verdict:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! Faults that recovery by ranges invites, each planted by REH itself under the feature `planted`, and found: by crash
-//! states of scripts, by threads that are held up, and by what an open promises. Without a fault all of it passes.
+//! states of scripts, by threads that are held up, and by the promises of an open. Without a fault all of it passes.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn every_fault_is_planted_here() {
     }
 }
 
-/// What a script alone finds, with or without a crash.
+/// The findings of a script alone, with or without a crash.
 fn by_scripts(fault: Option<Fault>) -> Option<String> {
     let case = named("reh-ranges");
     let mut tester = Tester::new(&case, Model::X86);
@@ -155,7 +155,7 @@ fn remove(reh: &Reh<Sim>, h: u64) {
     reh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
 }
 
-/// What is wrong, or panics.
+/// The violation, or the panic.
 fn wrong(fault: Option<Fault>, f: impl FnOnce() -> Result<(), String>) -> Option<String> {
     with(fault, || catch(f).unwrap_or_else(Err)).err()
 }
@@ -191,7 +191,7 @@ fn extents_that_are_not_counted_are_found() {
     are_found(&[Fault::Uncounted], |fault| wrong(fault, crash_loop));
 }
 
-/// Who only reads has a front, and a directory, as deep as before.
+/// A table that is only read has a front, and a directory, as deep as before.
 fn reads() -> Result<(), String> {
     let run = table(3000);
     let bytes = |run: &Opened| run.2.stats().dram_bytes;

@@ -43,7 +43,7 @@ fn every_fault_is_planted_here() {
     }
 }
 
-/// What a script alone finds, with or without a crash.
+/// The findings of a script alone, with or without a crash.
 fn by_scripts(fault: Option<Fault>, cache: Cache) -> Option<String> {
     let case = rewo(cache);
     let mut tester = Tester::new(&case, Model::X86);
@@ -64,7 +64,7 @@ fn are_found(faults: &[Fault], find: impl Fn(Option<Fault>) -> Option<String>) {
 }
 
 #[test]
-fn what_is_written_and_recovered_wrongly_is_found() {
+fn wrong_writes_and_recoveries_are_found() {
     let faults = [
         Fault::CommitFirst,
         Fault::ClearedFirst,
@@ -116,7 +116,7 @@ fn resizes(count: u64) -> impl Iterator<Item = Scene> {
     })
 }
 
-/// Who reads what is being replaced, and who replaces it.
+/// A reader of an entry that is being replaced, and the writer that replaces it.
 fn replaced(crashes: bool) -> impl Iterator<Item = Scene> {
     [1, 4, 8, 20, 26_u16].into_iter().flat_map(move |count| {
         let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();
@@ -129,7 +129,7 @@ fn replaced(crashes: bool) -> impl Iterator<Item = Scene> {
 }
 
 #[test]
-fn what_is_seen_before_it_is_durable_is_found() {
+fn entries_seen_before_they_are_durable_are_found() {
     are_found(&[Fault::SeenFirst], |fault| first_wrong(NO_CACHE, fault, replaced(true)));
     are_found(&[Fault::CopyFirst], |fault| first_wrong(CACHED, fault, replaced(true)));
 }
@@ -153,7 +153,7 @@ fn copies_by_others_that_are_seen_before_they_are_durable_are_found() {
     are_found(&[Fault::SyncedEarly], |fault| first_wrong(SYNCED, fault, synced()));
 }
 
-/// Who copies for a writer is held up, while that writer ends and changes the key again.
+/// A thread that copies for a writer is held up, while that writer ends and changes the key again.
 fn late() -> impl Iterator<Item = Scene> {
     [1, 4, 8_u16].into_iter().flat_map(|count| {
         let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();
@@ -171,12 +171,12 @@ fn copies_by_others_that_come_too_late_are_found() {
 }
 
 #[test]
-fn copies_of_what_was_replaced_meanwhile_are_found() {
+fn copies_of_replaced_entries_are_found() {
     are_found(&[Fault::FilledUnseen], |fault| first_wrong(CACHED, fault, replaced(false)));
 }
 
 #[test]
-fn who_does_not_see_that_tables_change_is_found() {
+fn operations_that_miss_a_change_of_tables_are_found() {
     let scenes = |fault: Option<Fault>| resizes(if fault.is_some() { 20_000 } else { 100 });
     let faults = [Fault::TablesOnce, Fault::TablesOnceToWrite];
     are_found(&faults, |fault| first_wrong(NO_CACHE, fault, scenes(fault)));

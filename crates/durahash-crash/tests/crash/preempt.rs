@@ -18,7 +18,7 @@ fn scene(name: &'static str, before: &[Op], read: u16, whole: &[Op], other: Op) 
     Scene {
         name,
         before: [before, &[Get(read)]].concat(),
-        // What was seen once stays, also while the writer is held up.
+        // A value that was seen once stays, also while the writer is held up.
         one: vec![Get(read), Get(read)],
         whole: whole.to_vec(),
         other: vec![other],

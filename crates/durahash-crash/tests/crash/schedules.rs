@@ -141,11 +141,11 @@ struct Judge<'a> {
     case: &'a Case,
     model: Model,
     keys: Vec<u64>,
-    /// What each key had before the trace.
+    /// The value of each key before the trace.
     initial: Vec<Option<u64>>,
     trace: &'a [Step],
     done: &'a [Done],
-    /// What each key may have, as of the step that was passed last, and its hash.
+    /// The values that each key may have, as of the step that was passed last, and their hash.
     allowed: Vec<Vec<Option<u64>>>,
     allowed_hash: u64,
     /// States that were judged, in this run or an earlier one.
@@ -213,7 +213,7 @@ impl Visit for Judge<'_> {
 /// Does an operation on a table.
 type Apply = dyn Fn(&dyn Table, Op, u64) -> Result<Option<u64>> + Send + Sync;
 
-/// What threads work on.
+/// The work of threads.
 #[derive(Clone)]
 struct Work {
     case: Case,
@@ -308,18 +308,26 @@ fn run(
         progress: Mutex::new(0),
         ended: Arc::clone(&ended),
     }));
+    let failed: Arc<Mutex<Option<String>>> = Arc::default();
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let numbers = thread * OPS..(thread + 1) * OPS;
             let ops = ops[numbers.clone()].to_vec();
             let (table, sim, keys) = (Arc::clone(&table), sim.clone(), keys.clone());
             let (ended, apply) = (Arc::clone(&ended), Arc::clone(&work.apply));
+            let failed = Arc::clone(&failed);
             shuttle::thread::spawn(move || {
                 let mut done = Vec::new();
                 for (number, op) in numbers.zip(ops) {
                     mark(&sim, number, false);
                     let h = keys[usize::from(op.key().expect("every one has a key"))];
-                    let answer = apply(&*table, op, h).unwrap();
+                    let answer = match apply(&*table, op, h) {
+                        Ok(answer) => answer,
+                        Err(e) => {
+                            failed.lock().unwrap().get_or_insert_with(|| format!("{op:?}: {e}"));
+                            break;
+                        }
+                    };
                     mark(&sim, number, true);
                     done.push(Done { op, answer });
                 }
@@ -340,6 +348,9 @@ fn run(
     });
     let done: Vec<Done> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
     steps.into_iter().for_each(|steps| steps.join().unwrap());
+    if let Some(failed) = failed.lock().unwrap().take() {
+        return Some(format!("seed {seed}, {}, {ops:?}: {failed}", prefill.name));
+    }
     let mut trace = sim.recorded();
     trace.retain(|step| !left_out(step));
 
@@ -401,7 +412,7 @@ fn schedules() -> usize {
 
 fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
-    // What is compiled with few optimisations, for tests, needs more than the 32 KiB that there are.
+    // Test code, which is compiled with few optimisations, needs more than the default of 32 KiB.
     config.stack_size = 256 << 10;
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
     config
@@ -484,6 +495,9 @@ schedules! {
     pea_by_priorities_x86: "pea" X86 ByPriorities(12);
     pea_at_random_word: "pea" Word AtRandom(13);
     pea_by_priorities_word: "pea" Word ByPriorities(14);
+    /// Others come to a table while its segments become large.
+    pea_small_at_random_x86: "pea-small" X86 AtRandom(61);
+    pea_small_by_priorities_word: "pea-small" Word ByPriorities(62);
     esh_at_random_x86: "esh" X86 AtRandom(21);
     esh_by_priorities_x86: "esh" X86 ByPriorities(22);
     esh_at_random_word: "esh" Word AtRandom(23);
@@ -516,7 +530,7 @@ schedules! {
         "reh-batch-map-threads"/2 Word ByPriorities(47);
 }
 
-/// What a fault of batches does that only other threads are hurt by, if it is found.
+/// The violation by a fault of batches that hurts only other threads, if it is found.
 pub(crate) fn hurts_threads(fault: Fault) -> Option<String> {
     let found = Arc::new(Mutex::new(None));
     let told = Arc::clone(&found);
@@ -532,10 +546,10 @@ pub(crate) fn hurts_threads(fault: Fault) -> Option<String> {
     found.lock().unwrap().take()
 }
 
-/// A value that was read and then lost, though its put was never acknowledged: what is being put is
-/// answered before it is durable.
+/// A value that was read and then lost, though its put was never acknowledged: a get answers with it before it is
+/// durable.
 #[test]
-fn what_is_seen_too_early_is_found() {
+fn values_seen_too_early_are_found() {
     let found = Arc::new(Mutex::new(None));
     let told = Arc::clone(&found);
     let under_way = Mutex::new(BTreeMap::new());

@@ -19,10 +19,10 @@ use durahash_crash::states::{CrashState, Explorer, Model};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site, name_thread, seed};
 
-/// Calls into the medium after which something waits for what never comes.
+/// An operation that needs more calls into the medium than this waits for ever.
 const CALLS_MAX: u64 = 100_000;
 
-/// What is done, and in which states.
+/// The operations of threads, and the states in which they are held up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Scene {
     pub(crate) crashes: bool,
     /// The table was opened again before the one begins.
     pub(crate) reopens: bool,
-    /// The fault of the other thread, of Rewo-Hash or of REH; who plays plants its own.
+    /// The fault of the other thread, of Rewo-Hash or of REH; the caller of `play` plants its own.
     pub(crate) fault: Option<Fault>,
     pub(crate) reh_fault: Option<reh::Fault>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct State {
     ended: bool,
 }
 
-/// Whether this is the call at which to stop.
+/// True if this is the call at which to stop.
 fn is_due(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
 }
@@ -126,7 +126,7 @@ struct Stage {
     of: Arc<(Case, Scene)>,
     /// Until the end: the medium holds the hook, which holds this.
     live: Mutex<Option<(Sim, Arc<dyn Table>)>>,
-    /// What there was before.
+    /// The medium before.
     image: Vec<u64>,
     initial: Vec<Option<u64>>,
     /// Calls that are left until the one is held up.
@@ -136,7 +136,7 @@ struct Stage {
     clock: AtomicU64,
     /// By key.
     histories: Mutex<Vec<Vec<Operation>>>,
-    /// What is wrong is told once.
+    /// The first violation.
     wrong: Mutex<Option<String>>,
 }
 
@@ -167,7 +167,7 @@ impl Stage {
         }
     }
 
-    /// What is done while the one is held up.
+    /// Runs the others' operations while the one is held up.
     fn let_others(self: &Arc<Self>) {
         let (_, scene) = &*self.of;
         ROLE.set(Role::Nobody);
@@ -232,8 +232,8 @@ impl Hook for Switch {
     }
 }
 
-/// Whether the one was held up before its call of this number, and how far the other one came that was to be
-/// held up before its own.
+/// Returns true if the one was held up before its call of this number, and how far the other one came that was to
+/// be held up before its own.
 fn play(of: &Arc<(Case, Scene)>, one: usize, other: usize) -> Result<(bool, State), String> {
     let (case, scene) = &**of;
     let mut sim = Sim::new(case.max_bytes);
@@ -269,7 +269,7 @@ fn play(of: &Arc<(Case, Scene)>, one: usize, other: usize) -> Result<(bool, Stat
     ROLE.set(Role::One);
     for op in &scene.one {
         stage.apply(&*table, *op);
-        // What was seen once stays, also while the other one is held up.
+        // A value that was seen once stays, also while the other one is held up.
         stage.left.store(0, Ordering::Relaxed);
     }
     ROLE.set(Role::Nobody);

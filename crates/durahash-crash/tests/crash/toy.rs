@@ -43,7 +43,7 @@ fn stores_to_a_line_out_of_order_are_found() {
 }
 
 #[test]
-fn what_is_planted_is_found() {
+fn planted_bugs_are_found() {
     let bugs = [
         Bug::CommitFirst,
         Bug::TwoWords,

@@ -20,7 +20,7 @@ const SLOTS_OFF: u64 = 256;
 const STEP: u64 = 8;
 const SLOT_BYTES: u64 = 16;
 
-/// What is wrong with it: the classes of faults that published tables were found to have, by their
+/// Its fault: the classes of faults that published tables were found to have, by their
 /// numbers in `docs/testing.md`. Class 9, allocators, is in `blocks.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
@@ -29,11 +29,11 @@ pub(crate) enum Bug {
     CommitFirst,
     /// A replacement is two words that are not one atomic store (class 2).
     TwoWords,
-    /// The capacity is durable before what it describes (class 3).
+    /// The capacity is durable before the slots that it counts (class 3).
     CapacityFirst,
     /// A mark that means something only to a running process blocks a slot after a restart (class 5).
     MarkStays,
-    /// The lock is released before what was stored is durable (class 6).
+    /// The lock is released before the stores are durable (class 6).
     VisibleFirst,
     /// Only the first line of an object is flushed (class 7).
     FirstLine,
@@ -41,7 +41,7 @@ pub(crate) enum Bug {
     FreshUnpersisted,
     /// Of two copies, recovery leaves both (class 10).
     BothCopies,
-    /// Recovery forgets to flush what it repaired.
+    /// Recovery forgets to flush its repairs.
     RepairUnflushed,
     /// State in DRAM is rebuilt wrongly (class 11).
     WrongCount,
@@ -260,11 +260,8 @@ impl IndexBase for Toy {
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         for (at, slot) in self.slots()?.iter().enumerate() {
             if self.sim.load(&slot[0]) == EMPTY && self.is_blocked(slot) {
-                found(Finding {
-                    invariant: "TOY-1",
-                    off: SLOTS_OFF + at as u64 * SLOT_BYTES,
-                    what: "a slot is in use by nobody".into(),
-                });
+                let off = SLOTS_OFF + at as u64 * SLOT_BYTES;
+                found(Finding::new("TOY-1", off, "a slot is in use by nobody"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A version lock that lies on the medium, beside what it guards, and costs no line of its own.
+//! A version lock that lies on the medium, beside the words that it guards, and costs no line of its own.
 //!
 //! ```text
 //! bit 0 W   1 X   2 parity   3-31 version   32-63 open epoch
@@ -151,7 +151,7 @@ impl<'a> EpochLock<'a> {
         Err(Error::corrupt("the lock of a bucket", off))
     }
 
-    /// The version, unless readers are kept out or what the lock guards is stale.
+    /// The version, unless readers are kept out or the guarded words are stale.
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -163,7 +163,7 @@ impl<'a> EpochLock<'a> {
         (is_open && self.epochs.cover(word)).then_some(Version(word & !(W | PARITY)))
     }
 
-    /// The version, after waiting for X to be released; `None` where what the lock guards is stale, or
+    /// The version, after waiting for X to be released; `None` where the guarded words are stale, or
     /// where there is no lock any more, which `is_there` knows.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl<'a> EpochLock<'a> {
         medium.load(self.word) & !PARITY == version.0
     }
 
-    /// True if what the lock guards may be relied on.
+    /// True if the guarded words may be relied on.
     #[track_caller]
     pub fn is_covered<M: Memory>(self, medium: &M) -> bool {
         self.epochs.cover(medium.load(self.word))
@@ -269,7 +269,7 @@ impl<'a> EpochLock<'a> {
         Ok(Taken::Yes)
     }
 
-    /// Takes W, however long that takes, unless what the lock guards is stale; never
+    /// Takes W, however long that takes, unless the guarded words are stale; never
     /// [`Busy`](Taken::Busy).
     ///
     /// # Errors
@@ -296,7 +296,7 @@ impl<'a> EpochLock<'a> {
         medium.store(self.word, sealed(word | X));
     }
 
-    /// Releases W, and X if set, and raises the version: what was changed is durable.
+    /// Releases W, and X if set, and raises the version: the changes are durable.
     #[inline]
     #[track_caller]
     pub fn unlock_changed<M: Memory>(self, medium: &M) {
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
         lock.exclude_readers(medium);
         assert_eq!(lock.read(medium, || false).unwrap(), None);
-        // What new bytes are stored there while a thread is late leaves the lock alone.
+        // A stamp for new bytes while a thread is late leaves the lock alone.
         lock.stamp(medium).unwrap();
         assert!(lock.is_locked(medium));
         lock.unlock_changed(medium);

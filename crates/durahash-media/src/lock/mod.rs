@@ -129,7 +129,7 @@ impl<'a> VersionLock<'a> {
         self.0.store(word | X, Ordering::Release);
     }
 
-    /// Releases W, and X if set, and raises the version: what was changed is durable.
+    /// Releases W, and X if set, and raises the version: the changes are durable.
     #[inline]
     #[track_caller]
     pub fn unlock_changed<M: Memory>(self, medium: &M) {
@@ -230,7 +230,7 @@ impl Drop for Release<'_> {
 pub fn wait_lock<'a, M: Memory, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
     wait_for(medium, || match mutex.try_lock() {
         Ok(guard) => Some(guard),
-        // What it guards is only ever changed after the steps that may fail.
+        // The guarded data only change after the steps that may fail.
         Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     })

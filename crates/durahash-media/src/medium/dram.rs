@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::room::{HUGE_PAGE_BYTES, Room};
-use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, sys};
+use super::{ADDRESS_BYTES, Durability, LINE_BYTES, Memory, Region, Storage, sys};
 use crate::copied::{COPIED_WORDS, CopiedWords};
 use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
@@ -23,6 +23,15 @@ pub struct Dram {
 }
 
 impl Dram {
+    /// A medium of up to as many bytes as the process may have of memory: those of the machine, or of its control
+    /// group. What needs more is refused, and the process not killed.
+    ///
+    /// # Errors
+    /// As [`new`](Dram::new).
+    pub fn of_all_memory() -> Result<Self> {
+        Self::new(sys::memory_bytes() & !(LINE_BYTES - 1))
+    }
+
     /// A medium of up to `max_bytes`; addresses are reserved ahead of use, memory is taken as it is
     /// touched.
     ///

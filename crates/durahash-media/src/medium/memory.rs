@@ -17,7 +17,7 @@ pub enum Event {
     Locked(usize),
     /// A lock was released.
     Unlocked(usize),
-    /// About to look at what a lock guards, without holding it.
+    /// About to look at words that a lock guards, without holding it.
     Look,
     /// About to look again whether a lock is free, or a state has changed.
     Wait,
@@ -35,7 +35,7 @@ pub trait Memory: Send + Sync + Sized + 'static {
     const DRAIN_WAITS: bool = false;
 
     /// True where stores to one line become durable in program order. Elsewhere a design persists
-    /// what a commit word relies on before it stores the commit word. A constant on real media, so
+    /// the words that a commit word relies on before it stores that. A constant on real media, so
     /// that only one of the two ways is compiled.
     fn same_line_order(&self) -> bool;
 
@@ -165,7 +165,7 @@ pub trait Memory: Send + Sync + Sized + 'static {
     }
 
     /// Copies `out.len()` bytes from `off`, whole words, as they are durable after a fence: they are flushed, or
-    /// read where what was flushed goes. What was flushed before was synced.
+    /// read where flushed lines go. Lines flushed before were synced.
     ///
     /// # Errors
     /// As [`Region::words`].

@@ -10,7 +10,7 @@ use crate::word::{OnMedia, PmU64};
 /// A range of addresses whose first [`len`](Region::len) bytes are backed by memory.
 ///
 /// The backed part only grows while the region lives, so a reference into it stays good for as long
-/// as the region is borrowed. What it points to is always words ([`OnMedia`]), so any bytes, even
+/// as the region is borrowed. It always points to words ([`OnMedia`]), so any bytes, even
 /// those of a wild offset, are a valid value.
 pub struct Region {
     base: NonNull<u8>,
@@ -51,7 +51,7 @@ impl Region {
         self.max_bytes
     }
 
-    /// What a growth beyond its [`max_bytes`](Region::max_bytes) meets.
+    /// The limit that a growth beyond its [`max_bytes`](Region::max_bytes) meets.
     pub(crate) fn limit(&self) -> Limit {
         let max_bytes = self.max_bytes;
         if max_bytes < ADDRESS_BYTES { Limit::Pool { max_bytes } } else { Limit::Addresses }

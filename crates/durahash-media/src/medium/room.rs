@@ -7,7 +7,7 @@
 //! again when its mapping is gone.
 //!
 //! Where no point is to be had (another layout of addresses, a limit on them, sanitizers), the system chooses
-//! the place. What lies behind may be taken soon then, so as much as possible is reserved at once.
+//! the place. The addresses behind may be taken soon then, so as much as possible is reserved at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -83,7 +83,7 @@ pub(crate) struct Room {
     _point: Option<Point>,
 }
 
-// SAFETY: addresses; who lends them out says how they are accessed.
+// SAFETY: addresses; the code that lends them out says how they are accessed.
 unsafe impl Send for Room {}
 // SAFETY: as above.
 unsafe impl Sync for Room {}

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_region_is_refused() {
+    fn accesses_outside_the_region_are_refused() {
         let region = SharedRegion::anonymous(header(4096)).unwrap();
         region.write(4095, &[1]).unwrap();
         assert!(region.write(4095, &[1, 2]).is_err());

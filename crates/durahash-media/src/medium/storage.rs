@@ -20,8 +20,8 @@ pub enum Durability {
     None,
     /// The death of the process at any instant, not of the machine.
     Process,
-    /// The death of the process; of the loss of power, all but the last moments: what is left is
-    /// everything up to some operation, and nothing after it.
+    /// The death of the process; of the loss of power, all but the last moments: everything up to some
+    /// operation is left, and nothing after it.
     Interval,
     /// Loss of power.
     Strict,
@@ -71,7 +71,7 @@ pub trait Storage: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes durable what a killed process stored and did not flush, as an open reads it. Nothing
+    /// Makes stores durable that a killed process did not flush, as an open reads them. Does nothing
     /// where no store survives the process, or where only a sync writes back.
     ///
     /// # Errors
@@ -86,8 +86,8 @@ pub trait Storage: Send + Sync + 'static {
     /// [`Full`](crate::ErrorKind::Full) if there is no space: nothing has changed then.
     fn grow(&self, bytes: u64) -> Result<()>;
 
-    /// Makes what was flushed in `bytes` bytes from `off` survive more than
-    /// [`durability`](Storage::durability) promises: for a file in the page cache, writes it to the
+    /// Makes flushed lines in `bytes` bytes from `off` survive more than
+    /// [`durability`](Storage::durability) promises: for a file in the page cache, writes them to the
     /// disk.
     ///
     /// # Errors

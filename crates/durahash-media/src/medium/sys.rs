@@ -3,12 +3,15 @@
 
 use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
 use rustix::thread::MembarrierCommand;
 
@@ -37,6 +40,8 @@ pub mod faults {
     thread_local! {
         /// True if no file may be without a name in this thread, as on file systems that do not know such files.
         pub(crate) static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+        /// Is run when this thread asks for a further one, which the system does not give then.
+        pub(crate) static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     }
 
@@ -136,6 +141,16 @@ pub(crate) fn is(e: &io::Error, errno: Errno) -> bool {
 /// Opens a file. Does not wait for the other end of a FIFO.
 pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
     open_with(OpenOptions::new().read(true).write(write), OFlags::empty(), path)
+}
+
+/// A path that leads to an open file of this process, whatever its name is now, where there is a /proc.
+pub(crate) fn link_to(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// True if the error of such a path may be that there is no /proc.
+pub(crate) fn is_no_proc(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// Opens a file for writes that are durable when they return, past the page cache or through it.
@@ -252,6 +267,34 @@ pub(crate) unsafe fn unmap(addr: *mut u8, bytes: u64) {
     }
 }
 
+/// True if the process may have so many more mappings as a thread begins with: one that does not get all of them while it
+/// begins ends the process.
+pub(crate) fn has_room_for_thread() -> bool {
+    const PAIRS: usize = 8;
+    #[cfg(test)]
+    if let Some(mut f) = faults::NO_THREADS.take() {
+        f();
+        faults::NO_THREADS.set(Some(f));
+        return false;
+    }
+    let page = rustix::param::page_size();
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a fresh mapping at an address of the system's choice, which nobody touches.
+    let start = unsafe {
+        rustix::mm::mmap_anonymous(null_mut(), 2 * PAIRS * page, ProtFlags::empty(), flags)
+    };
+    let Ok(start) = start else { return false };
+    // Each page in the middle that is unlike its neighbours makes two mappings more.
+    let fits = (0..PAIRS).all(|i| {
+        let at = start.wrapping_byte_add(2 * i * page);
+        // SAFETY: inside the mapping just made.
+        unsafe { rustix::mm::mprotect(at, page, MprotectFlags::READ) }.is_ok()
+    });
+    // SAFETY: the mapping just made.
+    unsafe { unmap(start.cast(), (2 * PAIRS * page) as u64) };
+    fits
+}
+
 /// Gives advice on a mapping.
 ///
 /// # Safety
@@ -273,10 +316,13 @@ pub(crate) unsafe fn wish_huge_pages(addr: *mut u8, bytes: u64) {
 
 /// Bytes of memory that this process may have: the machine's, or what its control groups are allowed.
 pub(crate) fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let info = rustix::system::sysinfo();
+        let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
+    })
 }
 
 /// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors.

@@ -10,7 +10,7 @@
 //! An extent that holds nothing any more goes back to the pool at once, also for another use; but for the last one of
 //! a class, and for the end of a chunk. These go back when the pool is full. A
 //! reader that is late may then find foreign words where a record was; its version check rejects
-//! what it read, and words are words, so nothing undefined happens.
+//! them, and words are words, so nothing undefined happens.
 
 use super::Pool;
 use super::class::{CHUNK_MAX, class_of_cell};
@@ -103,7 +103,7 @@ impl<M: Medium> Pool<M> {
     /// [`Corrupt`](ErrorKind::Corrupt) where there is no block.
     pub fn free_block(&self, off: u64) -> Result<()> {
         let medium = &self.medium;
-        // Others may have ended a sweep since the commit, and taken what it found.
+        // Others may have ended a sweep since the commit, and taken the blocks that it found.
         medium.event(Event::Look);
         let mut extents = wait_lock(&self.extents, medium);
         let mut blocks = wait_lock(&self.blocks, medium);

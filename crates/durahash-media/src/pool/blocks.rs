@@ -68,7 +68,7 @@ pub(crate) struct BlockExtent {
 pub(crate) struct Sweep {
     /// Extents of blocks, and first ones of chunks, that are older than this open.
     pub(crate) extents: Vec<u64>,
-    /// First extents of older runs, and whether they are marked.
+    /// First extents of older runs; true if marked.
     pub(crate) runs: BTreeMap<u64, bool>,
     /// Older blocks freed meanwhile.
     pub(crate) freed: Vec<u64>,
@@ -76,7 +76,7 @@ pub(crate) struct Sweep {
     pub(crate) given_up: bool,
 }
 
-/// What a class has.
+/// The extents of a class.
 #[derive(Default)]
 struct OfClass {
     /// The extents with free blocks that may be handed out.
@@ -341,7 +341,7 @@ impl Blocks {
         release_all(extents, medium, first..end)
     }
 
-    /// Ends the sweep: what was not marked is free.
+    /// Ends the sweep: unmarked blocks are free.
     pub(crate) fn end_sweep<M: Medium>(&mut self, extents: &mut Extents, medium: &M) -> Result<()> {
         let Some(mut sweep) = self.sweep.take() else {
             return Ok(());

@@ -29,8 +29,8 @@
 //! A block is verified before it gets its mark: else the next close would give damage a sum that is right.
 //! One that was found damaged gets a sum that is wrong.
 //!
-//! After a loss of power that pages in the page cache did not survive, marks may be older than what they
-//! are about: then there are no sums until the next close. The same holds where the superblock's words of
+//! After a loss of power that pages in the page cache did not survive, marks may be older than their
+//! blocks: then there are no sums until the next close. The same holds where the superblock's words of
 //! the area are damaged.
 
 use std::collections::BTreeSet;
@@ -207,7 +207,7 @@ impl Checks {
         if stored {
             medium.fence();
         }
-        // Only now: who sees them stores.
+        // Only now: a writer that sees a mark stores.
         for (i, mask) in parts() {
             if let Some(word) = self.marked.get(i as usize) {
                 word.fetch_or(mask, Ordering::Release);
@@ -223,7 +223,7 @@ impl Checks {
         (blocks != 0).then(|| words.split_at((blocks / MARKS) as usize))
     }
 
-    /// The CRC of a block as it is, or of what of it is durable after a sync; `None` beyond the medium.
+    /// The CRC of a block as it is, or of its words that are durable after a sync; `None` beyond the medium.
     fn sum<M: Medium>(&self, medium: &M, block: u64, durable: bool) -> Option<u32> {
         let mut bytes = [0; 1 << BLOCK_SHIFT_MAX];
         let bytes = &mut bytes[..1 << self.shift];
@@ -242,7 +242,7 @@ impl Checks {
     }
 
     /// Makes `area`, in extents that were taken for it and are all marks of blocks that have no sum, the
-    /// area; what was in the one before goes on.
+    /// area; the marks and sums of the one before are copied to it.
     pub(crate) fn move_to<M: Medium>(&self, medium: &M, area: Area) -> Result<()> {
         let superblock = medium.region().at::<Superblock>(0)?;
         let next = Checks::new(self.extent_bytes.ilog2(), Some(area));

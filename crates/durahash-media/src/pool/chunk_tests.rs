@@ -54,8 +54,8 @@ fn script() -> (Vec<u64>, Vec<Action>) {
     (image, pool.medium.recorded().into_iter().map(|step| step.action).collect())
 }
 
-/// What a crash leaves opens, has the blocks that are named, and no others. Returns how many extents were found to be
-/// of nothing, or what was wrong.
+/// Checks that the image of a crash opens, with the named blocks and no others. Returns how many extents were found
+/// to be of nothing, or the violation.
 fn recovers(image: &[u64], named: &BTreeMap<u64, ()>) -> Result<usize, String> {
     let pool = open(image).map_err(|e| e.to_string())?;
     let codes = image[64..].iter().flat_map(|word| word.to_le_bytes());

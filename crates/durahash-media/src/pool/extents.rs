@@ -1,4 +1,4 @@
-//! Extents: what each is for, which are free, and growing ahead of use.
+//! Extents: their kinds, free ones, and growing ahead of use.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -232,7 +232,7 @@ impl Extents {
         }
         for i in self.of_kind(ExtentKind::Head) {
             if !heads.contains(&i) {
-                // What a crash may leave, but in format 3.
+                // A crash may leave this, but in format 3.
                 if self.table.is_flat() {
                     return Err(wrong(self.table.off(i)));
                 }
@@ -317,7 +317,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Sees to it that what a crash left of a run, or of a chunk, whose head did not become durable is free.
+    /// Takes the rests of runs and chunks for free whose head did not become durable before a crash.
     fn find_headless(&mut self, classes: &Classes) {
         // Rests that may follow.
         let mut room = 0;
@@ -343,8 +343,8 @@ impl Extents {
         behind.take_while(|kind| **kind == ExtentKind::RunRest).count() as u64
     }
 
-    /// Frees on the medium, too, what [`find_headless`](Self::find_headless) and others found: a crash came
-    /// before its head.
+    /// Frees on the medium, too, the extents that [`find_headless`](Self::find_headless) and others found: a crash came
+    /// before their head.
     #[track_caller]
     pub(crate) fn release_headless<M: Medium>(&mut self, medium: &M) -> Result<()> {
         for i in std::mem::take(&mut self.headless) {
@@ -405,7 +405,7 @@ impl Extents {
     }
 
     /// Takes `count` extents in a row for one object, of which the first is `head`. Their kinds are
-    /// durable with what the caller writes there and fences before anything names it.
+    /// durable with the stores that the caller makes there and fences before anything names it.
     pub(crate) fn take_run<M: Medium>(
         &mut self,
         medium: &M,

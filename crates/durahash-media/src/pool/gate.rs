@@ -1,5 +1,5 @@
-//! Who may write to a pool: nobody once it is stopped, and while a batch is under way nobody but the batch to
-//! the hashes that it changes.
+//! The gate of a pool's writers: it admits none once it is stopped, and while a batch is under way only the batch
+//! to the hashes that it changes.
 //!
 //! A writer looks at one byte, under the lock of its bucket, and as a rule that is all. A batch closes the gate
 //! for its hashes before it looks at the first lock. A writer of one of them therefore either releases the lock
@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
-/// Nobody may write.
+/// No writer is admitted.
 const STOPPED: u8 = 1;
 /// A batch is under way.
 const BATCH: u8 = 2;
@@ -28,9 +28,23 @@ const WORDS: usize = 1 << (BITS_SHIFT - 6);
 #[derive(Default)]
 pub struct Gate {
     state: AtomicU8,
-    /// A bit for each hash of the batch, and for others by chance, which wait with them.
-    hashes: OnceLock<Box<[AtomicU64]>>,
+    hashes: OnceLock<Box<Hashes>>,
     turn: Mutex<()>,
+}
+
+/// The hashes of a batch.
+struct Hashes {
+    /// A bit for each of them, and for others by chance, which wait with them.
+    all: [AtomicU64; WORDS],
+    /// The bits that are of several of its hashes, or of one that it has several times.
+    several: [AtomicU64; WORDS],
+}
+
+impl Default for Hashes {
+    fn default() -> Self {
+        let none = || std::array::from_fn(|_| AtomicU64::new(0));
+        Hashes { all: none(), several: none() }
+    }
 }
 
 /// Which bit is a hash's. Hashes may agree in their first bits, or differ in no others.
@@ -46,8 +60,9 @@ impl Gate {
         self.state.load(Ordering::SeqCst) == 0
     }
 
+    #[inline(always)]
     pub(super) fn is_stopped(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & STOPPED != 0
+        self.state.load(Ordering::SeqCst) & STOPPED != 0
     }
 
     pub(super) fn stop(&self) {
@@ -61,34 +76,52 @@ impl Gate {
     /// True if a batch that is under way may change `h`.
     pub(super) fn is_closed_for(&self, h: u64) -> bool {
         let (word, bit) = bit(h);
-        let has_bit = |words: &[AtomicU64]| words[word].load(Ordering::Relaxed) & bit != 0;
+        let has_bit = |hashes: &Hashes| hashes.all[word].load(Ordering::Relaxed) & bit != 0;
         self.state.load(Ordering::Relaxed) & BATCH != 0
-            && self.hashes.get().is_none_or(|words| has_bit(words))
+            && self.hashes.get().is_none_or(|hashes| has_bit(hashes))
     }
 
-    /// What a batch holds: there is one at a time.
+    /// The lock that a batch holds: there is one batch at a time.
     pub fn turn(&self) -> &Mutex<()> {
         &self.turn
     }
 
     /// Keeps others from changing these hashes, from the next time on that one of them takes the lock of its
-    /// bucket: not those who have a lock that the caller does not find free afterwards. The caller has the
+    /// bucket: not the holders of locks that the caller does not find free afterwards. The caller has the
     /// [turn](Gate::turn).
     pub fn close_for(&self, hashes: impl Iterator<Item = u64>) {
-        let words = self.hashes.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        let Hashes { all, several } = &**self.hashes.get_or_init(Box::default);
+        // No other thread stores.
+        let set = |word: &AtomicU64, bit| {
+            let before = word.load(Ordering::Relaxed);
+            word.store(before | bit, Ordering::Relaxed);
+            before & bit != 0
+        };
         for (word, bit) in hashes.map(bit) {
-            // Nobody else stores.
-            words[word].store(words[word].load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+            if set(&all[word], bit) {
+                set(&several[word], bit);
+            }
         }
         self.state.fetch_or(BATCH, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
+    /// True if a hash may be of several operations of the batch that has closed the gate: of most it is told that
+    /// they are not.
+    #[inline(always)]
+    pub fn may_be_of_several(&self, h: u64) -> bool {
+        let (word, bit) = bit(h);
+        let has_bit = |hashes: &Hashes| hashes.several[word].load(Ordering::Relaxed) & bit != 0;
+        self.hashes.get().is_none_or(|hashes| has_bit(hashes))
+    }
+
     /// Ends that; `hashes` are the same.
     pub fn open_for(&self, hashes: impl Iterator<Item = u64>) {
         self.state.fetch_and(!BATCH, Ordering::SeqCst);
+        let Some(closed_for) = self.hashes.get() else { return };
         for (word, _) in hashes.map(bit) {
-            self.hashes.get().inspect(|words| words[word].store(0, Ordering::Relaxed));
+            closed_for.all[word].store(0, Ordering::Relaxed);
+            closed_for.several[word].store(0, Ordering::Relaxed);
         }
     }
 }
@@ -107,10 +140,14 @@ mod tests {
         assert!(hashes().all(|h| gate.is_closed_for(h)));
         let others = (0..1000_u64).filter(|i| gate.is_closed_for(i << 20 | 1)).count();
         assert!(others < 100, "{others} wait");
+        assert!(hashes().filter(|h| gate.may_be_of_several(*h)).count() < 10);
+        gate.open_for(hashes());
+        gate.close_for(hashes().chain([3 << 57 | 3]));
+        assert!(gate.may_be_of_several(3 << 57 | 3));
         gate.stop();
         gate.open_for(hashes());
         assert!(gate.is_stopped() && !hashes().any(|h| gate.is_closed_for(h)));
         gate.start();
-        assert!(gate.is_open());
+        assert!(gate.is_open() && !hashes().any(|h| gate.may_be_of_several(h)));
     }
 }

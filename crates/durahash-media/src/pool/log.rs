@@ -6,11 +6,11 @@
 //!
 //! | Step | Then | If power is lost after this step |
 //! |---|---|---|
-//! | the file is lengthened, by a hole but for what a new log uses | sync of the file | longer than the pool: cut or used later |
+//! | the file is lengthened, by a hole but for the part that a new log uses | sync of the file | longer than the pool: cut or used later |
 //! | there is no area of check words | sync | the next close makes one |
 //! | the number of extents | sync | there are free ones at the end |
 //! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
-//! | what a new log uses of the area: zeros, then two heads | sync after each | as before |
+//! | the part of the area that a new log uses: zeros, then two heads | sync after each | as before |
 //! | the area's length | sync | as before |
 //! | its offset | sync | there is an empty log |
 //!
@@ -129,13 +129,13 @@ impl<M: LogSpace> Pool<M> {
         let extent_bytes = self.extent_bytes();
         let [off_word, bytes_word] = &superblock.log;
         let [old_off, old_bytes] = [off_word, bytes_word].map(|word| medium.load(word));
-        // What has space only from now on is not refused it when it is used for something else.
+        // The old area's holes are filled now, so that its next use is not refused space.
         medium.fill(old_off, old_off + old_bytes)?;
         let mut extents = wait_lock(&self.extents, medium);
         let sync = || medium.sync(0, medium.region().len());
         // The area of check words stays in use until the pool is opened again.
         let forget_checks = || self.checks.forget(medium).and_then(|()| sync());
-        // What a new log does not use is a hole, where that is much of the file.
+        // The unused part of a new log is a hole, where that is much of the file.
         let has_hole = medium.region().len().max(bytes) < HOLE_BYTES_MAX;
         let mut reserved = medium.region().len();
         let (off, bytes, range) = loop {
@@ -214,7 +214,7 @@ impl Pool<Mapped> {
         Ok(self.medium.load(&self.at::<Superblock>(0)?.log[0]) != 0)
     }
 
-    /// The medium, of a pool that nobody uses.
+    /// The medium, of a pool that is not in use.
     pub fn into_medium(self) -> Mapped {
         self.medium
     }

@@ -124,8 +124,8 @@ fn area(pool: &Pool<Sim>) -> [u64; 2] {
     [0, 1].map(|i| pool.medium.load(&superblock.log[i]))
 }
 
-/// What power that is lost at any of these steps leaves of a pool: how often a log of each length, or what was
-/// wrong. `wholes`: the places of areas, and the pool that has each whole.
+/// Cuts the power at each of these steps. Returns how often the pool then has a log of each length, or the
+/// violation. `wholes`: the places of areas, and the pool that has each whole.
 fn cut_all(
     image: &[u64],
     steps: &[Action],

@@ -337,7 +337,7 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// Begins to remove a map: once this returns it is gone, whatever crashes. Nobody may use it but to free
+    /// Begins to remove a map: once this returns it is gone, whatever crashes. It may only be used to free
     /// its records before [`finish_removal`](Pool::finish_removal).
     ///
     /// # Errors

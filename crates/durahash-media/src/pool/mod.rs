@@ -3,14 +3,14 @@
 //! A pool begins with the [superblock](Superblock) and an extent table, one byte for each extent
 //! of a small pool (`table.rs`); all else is extents of one [`ExtentKind`] each. It has one map, which the
 //! superblock describes, and may have others (`maps.rs`); each has its own [`Place`]. Space is found again by
-//! reachability: what no root reaches is free, so a crash never leaks and no allocation log is
+//! reachability: space that no root reaches is free, so a crash never leaks and no allocation log is
 //! needed.
 //!
 //! # Invariants
 //! - **POOL-1** The first [`extents`](Superblock::extents) extents are backed by the file, never
 //!   sparsely; the word is stored after they are. The table says free of all others.
-//! - **POOL-2** The table says an extent's kind, durably, before anybody can link what is in it.
-//!   What an extent holds when it is taken is anything.
+//! - **POOL-2** The table says an extent's kind, durably, before any thread can link into it.
+//!   An extent may hold any bytes when it is taken.
 //! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
 //!   ([`Pool::begin`]), and clean only after all data are where the medium keeps them.
 //! - **POOL-4** A block that was not stored to since the last close has the check word that is stored for
@@ -241,7 +241,7 @@ impl<M: Medium> Pool<M> {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
             suspect: before.suspect || lost,
-            // What an earlier open left in the page cache may still be there, but where a log was
+            // Stores of an earlier open may still be in the page cache, but where a log was
             // begun after a sync.
             page_cache: medium.durability() == Durability::Process
                 || (before.page_cache && !before.clean && medium.log_stats().is_none()),
@@ -275,7 +275,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Begins to write: from here on the pool is unclean, on the disk. A design calls this when its
-    /// recovery has found the map sound, and before its first store; what is refused before is
+    /// recovery has found the map sound, and before its first store; a pool that is refused before is
     /// left as it was. Of several maps, all of which are sound, the first begins for all.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl<M: Medium> Pool<M> {
             return Ok(());
         }
         let medium = &self.medium;
-        // Not before: what is no sound pool is left as it was, holes too.
+        // Not before: a pool that is not sound is left as it was, holes too.
         medium.begin()?;
         if !self.was_clean {
             medium.write_back()?;
@@ -384,7 +384,7 @@ impl<M: Medium> Pool<M> {
         self.lost.is_some()
     }
 
-    /// True if a design may keep what libraries before format 5 do not know, and would not keep right.
+    /// True if a design may keep state that libraries before format 5 do not know, and would not keep right.
     ///
     /// # Errors
     /// Never for a pool that is open; the bounds are checked all the same.
@@ -426,14 +426,11 @@ impl<M: Medium> Pool<M> {
     /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
     #[inline(always)]
     pub fn writable(&self) -> Result<()> {
-        if self.gate.is_open() { Ok(()) } else { self.is_not_stopped() }
+        if self.gate.is_stopped() { self.refuses() } else { Ok(()) }
     }
 
     #[cold]
-    fn is_not_stopped(&self) -> Result<()> {
-        if !self.gate.is_stopped() {
-            return Ok(());
-        }
+    fn refuses(&self) -> Result<()> {
         let kind = if self.read_only { ErrorKind::ReadOnly } else { ErrorKind::Poisoned };
         Err(Error::from(kind).at_path(self.medium.path()))
     }
@@ -445,12 +442,13 @@ impl<M: Medium> Pool<M> {
     /// As [`writable`](Pool::writable).
     #[inline(always)]
     pub fn admits(&self, h: u64, in_batch: bool) -> Result<bool> {
-        if self.gate.is_open() { Ok(true) } else { self.admits_some(h, in_batch) }
+        let admits = self.gate.is_open() || in_batch && !self.gate.is_stopped();
+        if admits { Ok(true) } else { self.admits_some(h, in_batch) }
     }
 
     #[cold]
     fn admits_some(&self, h: u64, in_batch: bool) -> Result<bool> {
-        self.is_not_stopped()?;
+        self.writable()?;
         Ok(in_batch || !self.gate.is_closed_for(h))
     }
 
@@ -460,7 +458,7 @@ impl<M: Medium> Pool<M> {
         wait_for(&self.medium, || may_go_on().then_some(()));
     }
 
-    /// Who may write.
+    /// The gate of writers.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -473,7 +471,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Closes the pool to writes until it is opened again: an operation broke off, or a sync
-    /// failed. What was acknowledged stays.
+    /// failed. Acknowledged changes stay.
     pub fn poison(&self) {
         self.gate.stop();
     }

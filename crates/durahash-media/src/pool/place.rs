@@ -1,7 +1,6 @@
-//! The part of a pool that one map has: its description, its roots and counters, its extents. All else is the
-//! pool's, to which a place dereferences.
+//! The part of a pool that one map has: its description, its roots and counters, its extents. A design asks all else of the
+//! pool itself.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use super::Pool;
@@ -49,7 +48,7 @@ impl<M: Medium> Place<M> {
     }
 
     fn root_word(&self, i: usize) -> Result<&PmU64> {
-        self.at(self.roots_off + i as u64 * 8)
+        self.pool.at(self.roots_off + i as u64 * 8)
     }
 
     /// Root word `i` of the design.
@@ -57,18 +56,18 @@ impl<M: Medium> Place<M> {
     /// # Errors
     /// Never for a pool that is open; the bounds are checked all the same.
     pub fn root(&self, i: usize) -> Result<u64> {
-        Ok(self.medium.load(self.root_word(i)?))
+        Ok(self.pool.medium.load(self.root_word(i)?))
     }
 
-    /// Changes root word `i` by one store, which is durable before what is stored after it. Nobody need wait for
-    /// that: what a root leads to is the same before and after.
+    /// Changes root word `i` by one store, which is durable before later stores. No caller need wait for
+    /// that: the root leads to the same before and after.
     ///
     /// # Errors
     /// As [`Place::root`].
     #[track_caller]
     pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
         self.note_root(i, v)?;
-        self.medium.fence();
+        self.pool.medium.fence();
         Ok(())
     }
 
@@ -79,16 +78,16 @@ impl<M: Medium> Place<M> {
     #[track_caller]
     pub fn note_root(&self, i: usize, v: u64) -> Result<()> {
         let root = self.root_word(i)?;
-        self.touch(self.roots_off + i as u64 * 8);
-        self.medium.store(root, v);
-        self.medium.flush(root);
+        self.pool.touch(self.roots_off + i as u64 * 8);
+        self.pool.medium.store(root, v);
+        self.pool.medium.flush(root);
         Ok(())
     }
 
     /// Root word `i` is worth nothing where the pool [may lack pages](Pool::may_lack_pages): [`begin`](Pool::begin)
     /// makes it zero then, durably before the next open can believe it. It comes before that.
     pub fn doubt_root(&self, i: usize) {
-        wait_lock(&self.doubted, &self.medium).push(self.roots_off + i as u64 * 8);
+        wait_lock(&self.pool.doubted, &self.pool.medium).push(self.roots_off + i as u64 * 8);
     }
 
     /// Counter `i` as the last clean close saved it.
@@ -106,10 +105,11 @@ impl<M: Medium> Place<M> {
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full); nothing has changed then.
     pub fn take_unit_extent(&self) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units(self.map))
+        wait_lock(&self.pool.extents, &self.pool.medium)
+            .take(&self.pool.medium, ExtentKind::Units(self.map))
     }
 
-    /// Takes `count` extents in a row for one large unit. Their kinds are durable with what the caller
+    /// Takes `count` extents in a row for one large unit. Their kinds are durable with the stores that the caller
     /// fences before anything names them.
     ///
     /// # Errors
@@ -128,17 +128,21 @@ impl<M: Medium> Place<M> {
     }
 
     fn take_extents(&self, count: u64, kind: ExtentKind) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, [kind; 2])
+        wait_lock(&self.pool.extents, &self.pool.medium).take_run(
+            &self.pool.medium,
+            count,
+            [kind; 2],
+        )
     }
 
     /// The numbers of all extents of the map's units.
     pub fn unit_extents(&self) -> Vec<u64> {
-        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Units(self.map))
+        wait_lock(&self.pool.extents, &self.pool.medium).of_kind(ExtentKind::Units(self.map))
     }
 
     /// The numbers of all extents of its directories.
     pub fn directory_extents(&self) -> Vec<u64> {
-        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Directory(self.map))
+        wait_lock(&self.pool.extents, &self.pool.medium).of_kind(ExtentKind::Directory(self.map))
     }
 }
 
@@ -146,15 +150,6 @@ impl<M: Medium> Clone for Place<M> {
     fn clone(&self) -> Self {
         let (pool, format) = (Arc::clone(&self.pool), self.format.clone());
         Place { pool, format, map: self.map, roots_off: self.roots_off }
-    }
-}
-
-impl<M: Medium> Deref for Place<M> {
-    type Target = Pool<M>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Pool<M> {
-        &self.pool
     }
 }
 

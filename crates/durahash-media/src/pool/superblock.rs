@@ -117,8 +117,8 @@ pub struct Geometry {
     /// Bits of a byte key's hash that are used, from the most significant; 0 is all 64. For tests
     /// of chains of equal hashes.
     pub hash_bits: u8,
-    /// Buckets of a segment, where a design leaves the choice (ESH): a power of two up to 64; 0 is
-    /// its default.
+    /// Buckets of a segment of ESH, 0 is its default; extents of a segment of Pea Hash, 0 is one: a power of two up
+    /// to 64.
     pub buckets: u8,
 }
 

@@ -1,17 +1,17 @@
 //! Finding free record blocks again after an open, in steps.
 //!
 //! The records above the designs know how slots name blocks: they walk them unit by unit and
-//! mark each block that they meet; when all were walked, what is not marked is free. Until then:
+//! mark each block that they meet; when all were walked, unmarked blocks are free. Until then:
 //!
 //! - nothing is allocated from an extent older than this open;
 //! - a block of such an extent that is freed is marked and kept, and freed when the sweep ends;
 //! - a thread that publishes, moves or clears a slot that names such a block marks it first, so a record
 //!   that changes its place behind the walk is not taken for free.
 //!
-//! What is in use lies in blocks of the class that the extent's kind says, or else that kind is damaged. Where a slot
+//! Entries in use lie in blocks of the class that the extent's kind says, or else that kind is damaged. Where a slot
 //! names a sound entry that does not, nothing of the extent is handed out or given back.
-//! Where damage hides slots, the sweep cannot end in this open ([`Pool::give_up_sweep`]): what is older stays as it
-//! is, and the pool grows instead.
+//! Where damage hides slots, the sweep cannot end in this open ([`Pool::give_up_sweep`]): older blocks stay as they
+//! are, and the pool grows instead.
 //!
 //! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
 
@@ -57,7 +57,7 @@ impl<M: Medium> Pool<M> {
         wait_lock(&self.blocks, &self.medium).keep(i);
     }
 
-    /// Ends the sweep, after every slot was walked: what is not marked is free.
+    /// Ends the sweep, after every slot was walked: unmarked blocks are free.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where what was freed is no block.

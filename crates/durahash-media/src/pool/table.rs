@@ -91,7 +91,7 @@ impl Table {
     /// Where the kind of extent `i` stands; nowhere on the medium if it has no table.
     #[inline(always)]
     pub(crate) fn off(&self, i: u64) -> u64 {
-        // Who learns of an extent learns it from a thread that has made its table.
+        // A thread learns of an extent from one that has made its table.
         self.starts[self.level(i)].load(Ordering::Relaxed).wrapping_add(i)
     }
 

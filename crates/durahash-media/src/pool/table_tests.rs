@@ -159,7 +159,7 @@ impl Crash {
         }
     }
 
-    /// What is durable, and of the other lines those that are chosen.
+    /// The durable words, and of the other lines those that are chosen.
     pub(super) fn image(&self, choose: &mut dyn FnMut() -> bool) -> Vec<u64> {
         let mut image = self.durable.clone();
         for line in self.dirty.iter().filter(|_| choose()) {
@@ -195,7 +195,7 @@ fn growth() -> (Vec<u64>, Vec<Action>, Vec<u64>) {
     (image, steps, taken)
 }
 
-/// What a crash leaves opens, has every extent that was taken, and grows on. Returns what was wrong.
+/// Checks that the image of a crash opens, has every extent that was taken, and grows on.
 fn recovers(image: &[u64], taken: &[u64]) -> std::result::Result<(), String> {
     let pool = open(image).map_err(|e| e.to_string())?;
     pool.begin().map_err(|e| e.to_string())?;

@@ -45,7 +45,7 @@ fn open_image(image: &[u64]) -> Result<Arc<Pool<Sim>>> {
 }
 
 #[test]
-fn what_was_created_is_opened_and_counters_come_with_a_clean_close_only() {
+fn a_pool_opens_again_and_counters_come_with_a_clean_close_only() {
     let pool = create();
     pool.save(0, 2, 77);
     place(&pool).set_root(3, 99).unwrap();
@@ -259,7 +259,7 @@ fn kills_do_not_grow_a_pool() {
 }
 
 #[test]
-fn a_full_medium_changes_nothing_and_what_is_freed_is_room_again() {
+fn a_full_medium_changes_nothing_and_freed_blocks_are_room_again() {
     let pool = create();
     let mut blocks = Vec::new();
     let error = loop {
@@ -328,7 +328,7 @@ fn with_maps() -> Arc<Pool<Sim>> {
         map.take_unit_extent().unwrap();
         if directories > 0 {
             map.take_directory_extents(directories).unwrap();
-            // What a design stores there is fenced with it.
+            // Stores of a design there are fenced with it.
             pool.medium().fence();
         }
         map.set_root(0, u64::from(map.map())).unwrap();
@@ -463,7 +463,7 @@ fn closed_with_units() -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn damage_of_what_was_not_stored_to_since_the_close_is_found() {
+fn damage_of_blocks_without_a_store_since_the_close_is_found() {
     let (image, first) = closed_with_units();
     let pool = open_image(&image).unwrap();
     assert_eq!((covered(&pool), damaged(&pool)), ([4, 4], vec![]));
@@ -534,7 +534,7 @@ fn a_place_of_check_words_that_is_damaged_is_told_and_another_is_made() {
 
 /// A first store to a block costs one flush and one fence, and takes as long as to read the block.
 #[test]
-fn check_words_cost_what_was_stored_to() {
+fn check_words_cost_once_for_each_block_stored_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("map.pool");
     let options = MappedOptions { max_bytes: 64 << 20, ..MappedOptions::default() };
@@ -569,7 +569,7 @@ fn check_words_cost_what_was_stored_to() {
 }
 
 #[test]
-fn behind_a_log_a_close_covers_all_and_a_kill_what_was_not_stored_to() {
+fn behind_a_log_a_close_covers_all_and_a_kill_the_blocks_not_stored_to() {
     let mode = crate::medium::SyncMode::INTERVAL;
     let disk = SimDisk::new(MAX_BYTES, 64 << 10, true);
     let pool = Arc::new(Pool::create(disk.clone().create(mode).unwrap(), &format()).unwrap());

@@ -8,8 +8,8 @@ use crate::medium::Medium;
 
 impl<M: Medium> Pool<M> {
     /// Before a store to the block of 256 bytes at `off`, or to a word there: the first since the open takes the
-    /// check word of the bytes around it out of use, durably. What lies in an extent that was taken since the
-    /// open needs no such call.
+    /// check word of the bytes around it out of use, durably. Blocks of an extent that was taken since the
+    /// open need no such call.
     #[inline(always)]
     pub fn touch(&self, off: u64) {
         if self.has_checks {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// Time limits of nodes and clients, and the number of connections of a node.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Limits {
     /// Of connecting, and of a whole handshake; 5 s by default.
     pub handshake: Duration,

@@ -63,7 +63,7 @@ impl Link {
     pub fn watch(&mut self, lost: impl FnOnce() + Send + 'static) -> Result<()> {
         let (stream, limits) = (Arc::clone(&self.stream), self.limits.clone());
         let watch = move || {
-            // For whichever reason, the node no longer answers.
+            // The node no longer answers.
             drop(watch(&stream, &limits));
             lost();
             drop(stream.shutdown(Shutdown::Both));

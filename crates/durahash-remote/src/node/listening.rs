@@ -28,10 +28,14 @@ pub struct Listening {
     thread: Option<JoinHandle<()>>,
 }
 
+/// It gets the address of a client that is refused, and why.
+type OnRefusal = dyn Fn(SocketAddr, &str) + Send + Sync;
+
 struct Node {
     offer: Offer,
     token: Option<Token>,
     limits: Limits,
+    refused: Box<OnRefusal>,
     open: Mutex<Open>,
     /// A connection has ended.
     ended: Condvar,
@@ -72,6 +76,21 @@ impl Listening {
     /// [`Io`](ErrorKind::Io) when the system refuses the address, or a thread;
     /// [`Options`](ErrorKind::Options) when the offer does not fit into a message.
     pub fn bind(address: &str, offer: Offer, token: Option<Token>, limits: Limits) -> Result<Self> {
+        Self::bind_watched(address, offer, token, limits, |_, _| ())
+    }
+
+    /// The same, and calls `refused` with the address of each client that is refused, and why. It runs on the
+    /// connection's thread, before the client is told.
+    ///
+    /// # Errors
+    /// As [`bind`](Listening::bind).
+    pub fn bind_watched(
+        address: &str,
+        offer: Offer,
+        token: Option<Token>,
+        limits: Limits,
+        refused: impl Fn(SocketAddr, &str) + Send + Sync + 'static,
+    ) -> Result<Self> {
         if !offer.fits() {
             let what = "the name of a fabric has at most 32 bytes, the place of memory 4096";
             return Err(ErrorKind::Options { what }.into());
@@ -80,7 +99,8 @@ impl Listening {
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (open, ended) = (Mutex::default(), Condvar::new());
-        let node = Arc::new(Node { offer, token, limits, open, ended });
+        let refused = Box::new(refused);
+        let node = Arc::new(Node { offer, token, limits, refused, open, ended });
         let ours = Arc::clone(&node);
         let thread = thread::Builder::new().name("durahash-node".into());
         let thread = thread.spawn(move || ours.accept(&listener)).map_err(failed)?;
@@ -202,6 +222,7 @@ impl Node {
             }
         };
         if verdict != Verdict::Welcome {
+            (self.refused)(stream.peer_addr()?, verdict.why());
             write_all(stream, &answer(Err(verdict)), until)?;
             stream.shutdown(Shutdown::Write)?;
             return drain(stream, until);

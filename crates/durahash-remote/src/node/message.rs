@@ -22,7 +22,7 @@ pub(super) const ASK: u8 = 1;
 /// The node's answer.
 pub(super) const HERE: u8 = 2;
 
-/// The way to the memory of a node.
+/// The way to the memory of a node: exactly what the protocol carries, so a new field comes with a new version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The random id of the memory.
@@ -46,6 +46,20 @@ pub(super) enum Verdict {
     AnotherToken,
     NoToken,
     TooMany,
+}
+
+impl Verdict {
+    /// For those who watch the node.
+    pub(super) const fn why(self) -> &'static str {
+        match self {
+            Verdict::Welcome => "it is welcome",
+            Verdict::Version => "it has another version of the control protocol",
+            Verdict::TokenWanted => "it shows no token",
+            Verdict::AnotherToken => "it shows a different token",
+            Verdict::NoToken => "it shows a token, and this node requires none",
+            Verdict::TooMany => "there are too many connections",
+        }
+    }
 }
 
 const VERDICTS: [Verdict; 6] = [
@@ -105,7 +119,7 @@ fn read_head<const N: usize>(stream: &TcpStream, until: Instant) -> Result<[u8; 
     }
 }
 
-/// Reads what [`hello`] has written.
+/// Reads a message of [`hello`].
 pub(super) fn read_hello(
     stream: &TcpStream,
     until: Instant,
@@ -137,7 +151,7 @@ pub(super) fn answer(said: Result<&Offer, Verdict>) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`answer`] has written.
+/// Reads a message of [`answer`].
 pub(super) fn read_answer(
     stream: &TcpStream,
     until: Instant,

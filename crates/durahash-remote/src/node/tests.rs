@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use durahash_media::{Error, ErrorKind};
@@ -19,7 +20,7 @@ macro_rules! fails {
     }};
 }
 
-/// Long enough never to be reached by what answers, short enough to be waited for.
+/// Long enough for every answer to come sooner, short enough to wait for.
 fn limits() -> Limits {
     Limits { handshake: Duration::from_secs(20), ..Limits::default() }
 }
@@ -93,7 +94,12 @@ fn clients_reach_the_same_memory_and_the_node_knows_how_many_there_are() {
 #[test]
 fn the_token_must_be_the_same_or_none_on_both_sides() {
     let memory = memory();
-    let node = listen(&memory, Some("secret"), &limits());
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let tell = Arc::clone(&told);
+    let (offer, token) = (memory.offer(), Token::new(b"secret").unwrap());
+    let refused = move |_, why: &str| tell.lock().unwrap().push(why.into());
+    let node = Listening::bind_watched("127.0.0.1:0", offer, Some(token), limits(), refused);
+    let node = node.unwrap();
     let open = listen(&memory, None, &limits());
     assert!(connect(&node, Some("secret")).is_ok() && connect(&open, None).is_ok());
     for (node, token, wanted) in [
@@ -106,6 +112,8 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
         assert!(error.to_string().contains(wanted), "{error}");
         assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     }
+    let (other, none) = ("it shows a different token", "it shows no token");
+    assert_eq!(*told.lock().unwrap(), [other, other, none]);
 }
 
 #[test]
@@ -150,7 +158,7 @@ fn impostor(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn what_is_no_node_is_told_from_one() {
+fn other_servers_are_told_from_a_node() {
     let answer = |version: u32, verdict: u32, len: u32, rest: &[u8]| {
         let head = [version, verdict, len].map(u32::to_le_bytes).concat();
         [&b"durnode\0"[..], &head, rest].concat()

@@ -21,7 +21,7 @@ pub(crate) struct Core<F: Fabric> {
     pub(super) cache: RefCell<Cache>,
     pub(super) space: RefCell<Space>,
     pub(super) epochs: RefCell<Epochs>,
-    pub(super) tally: RefCell<Tally>,
+    pub(super) stats: RefCell<Stats>,
     /// The depth of the directory, or less.
     pub(super) global_depth: Cell<u32>,
     /// Nodes of which all chunks are taken.
@@ -36,7 +36,8 @@ pub(crate) struct Core<F: Fabric> {
 
 /// Counts of a client's work, and sizes of its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+#[non_exhaustive]
+pub struct Stats {
     /// Merges committed.
     pub merges: u64,
     /// Splits committed.
@@ -76,18 +77,18 @@ pub struct Tally {
 }
 
 impl<F: Fabric> Core<F> {
-    pub(crate) fn stats(&self) -> Tally {
+    pub(crate) fn stats(&self) -> Stats {
         let cache = self.cache.borrow();
         let (segments, bytes, plain) = cache.sizes();
         let space = self.space.borrow();
-        Tally {
+        Stats {
             doubtful_bytes: space.doubtful_bytes,
             known_segments: segments as u64,
             table_bytes: bytes as u64,
             plain_table_bytes: plain as u64,
             directory_bytes: cache.directory.bytes() as u64,
             held_bytes: space.held(),
-            ..*self.tally.borrow()
+            ..*self.stats.borrow()
         }
     }
 }

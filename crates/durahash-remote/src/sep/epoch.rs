@@ -250,7 +250,7 @@ impl<F: Fabric> Core<F> {
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
                 let marked = self.mark_dead(row, idx).await?;
-                self.tally.borrow_mut().evictions += u64::from(marked);
+                self.stats.borrow_mut().evictions += u64::from(marked);
             }
         }
         Ok(ready)

@@ -80,7 +80,7 @@ impl<F: Fabric> Core<F> {
                 && full.epoch < full.header.mark + 2
             {
                 // An operation may be under way since the last such generation. The wait holds no epoch.
-                self.tally.borrow_mut().waits += 1;
+                self.stats.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
                 self.tick().await?;
                 if self.fabric.now_ns() - began_ns >= self.patience_ns() {
@@ -115,7 +115,7 @@ impl<F: Fabric> Core<F> {
                     self.mend(cur, full.suffix, a.depth()).await?;
                 }
             } else {
-                self.tally.borrow_mut().lost += 1;
+                self.stats.borrow_mut().lost += 1;
             }
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl<F: Fabric> Core<F> {
         if wanted.is_empty() {
             return Ok(keys);
         }
-        self.tally.borrow_mut().keys_read += wanted.len() as u64;
+        self.stats.borrow_mut().keys_read += wanted.len() as u64;
         let starts = wanted.iter().map(|entry| (entry.kv(), UNIT as usize));
         let done = self.read_blocks(op, starts).await?;
         let mut long = Vec::new();
@@ -256,7 +256,7 @@ impl<F: Fabric> Core<F> {
             self.space.borrow_mut().put(main, taken);
             return Ok(false);
         }
-        self.tally.borrow_mut().merges += 1;
+        self.stats.borrow_mut().merges += 1;
         self.turned(op, cur, new, kept);
         Ok(true)
     }
@@ -328,7 +328,7 @@ impl<F: Fabric> Core<F> {
             self.space.borrow_mut().put(low, block_bytes(sizes[0]));
             return Ok(false);
         }
-        self.tally.borrow_mut().splits += 1;
+        self.stats.borrow_mut().splits += 1;
         self.turned(op, cur, new, &lower);
         if published == buddy {
             let buddies = vec![Ref::NONE; self.geometry.max_depth as usize];
@@ -398,7 +398,7 @@ impl<F: Fabric> Core<F> {
                 self.fabric.write(self.geometry.directory((bytes + from) / 8), &cells).await?;
             }
             if double().await? == u64::from(global) {
-                self.tally.borrow_mut().doublings += 1;
+                self.stats.borrow_mut().doublings += 1;
                 self.global_depth.set(global + 1);
             }
         }
@@ -440,7 +440,7 @@ impl<F: Fabric> Core<F> {
         }
         let got = usable.saturating_sub(off).min(bytes);
         if got > 0 {
-            self.tally.borrow_mut().chunks += 1;
+            self.stats.borrow_mut().chunks += 1;
             self.space.borrow_mut().add_chunk(node, block_bytes, off, got);
         }
         self.exhausted[usize::from(node)].set(got < bytes);

@@ -96,7 +96,7 @@ impl<F: Fabric> Core<F> {
                     }
                     if !seen.a.is(known_a) {
                         self.sound(cur, seen.a)?;
-                        self.tally.borrow_mut().turns += 1;
+                        self.stats.borrow_mut().turns += 1;
                         self.cache.borrow_mut().turn(cur, seen.a, op.tag);
                         if planted(Fault::ComparedLate) {
                             continue;
@@ -224,7 +224,7 @@ impl<F: Fabric> Core<F> {
             return Err(Error::corrupt("a directory cell, or a buddy", cur.addr().off()));
         }
         debug_assert!(level < a.depth());
-        self.tally.borrow_mut().hops += 1;
+        self.stats.borrow_mut().hops += 1;
         for _ in 0..LAPS {
             let buddy = self.cache.borrow().buddy(cur, level);
             if !buddy.is_none() {

@@ -95,7 +95,7 @@ mod write;
 pub use check::Report;
 pub(crate) use check::{Position, is_damage};
 pub(crate) use client::Core;
-pub use client::Tally;
+pub use client::Stats;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
 pub(crate) use write::Decision;

@@ -21,7 +21,7 @@ use super::layout::{
 use super::options::Options;
 use super::space::{Space, block_bytes};
 use super::verbs::Post;
-use super::{Core, Tally};
+use super::{Core, Stats};
 
 /// The magic of an unfinished index.
 const BEING_MADE: u64 = MAGIC | 1 << 56;
@@ -134,7 +134,7 @@ impl<F: Fabric> Core<F> {
             cache: RefCell::new(Cache::new(directory, options.without)),
             space: RefCell::new(Space::new(geometry.nodes)),
             epochs: RefCell::new(epochs),
-            tally: RefCell::new(Tally::default()),
+            stats: RefCell::new(Stats::default()),
             global_depth: Cell::new(depth),
             exhausted: (0..geometry.nodes).map(|_| Cell::new(false)).collect(),
             short: Cell::new(false),

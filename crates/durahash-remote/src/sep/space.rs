@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_larger_block_has_left_serves_blocks_of_its_size() {
+    fn the_rest_of_a_larger_block_serves_blocks_of_its_size() {
         let mut space = Space::new(1);
         (0..1000).for_each(|i| space.put(Ref::new(Addr::new(0, 4096 + i * 1024)), 512));
         (0..1000).for_each(|_| {

@@ -111,8 +111,7 @@ impl<F: Fabric> Core<F> {
                         return Ok(());
                     }
                     Some(_) if planted(Fault::SwapUnseen) => return Ok(()),
-                    // What was there first is of this generation, so the next entry is the first
-                    // free one.
+                    // The entry there is of this generation, so the next one is the first free one.
                     Some(first) if first.state(sight.a.generation()) == State::Live => idx += 1,
                     Some(_) => break,
                 }
@@ -207,7 +206,7 @@ impl<F: Fabric> Core<F> {
             }
         }
         if found != old {
-            self.tally.borrow_mut().conflicts += 1;
+            self.stats.borrow_mut().conflicts += 1;
             return Ok(Some(there));
         }
         let hint = [hint_generation(a.generation()), fp2(hash)];
@@ -219,14 +218,14 @@ impl<F: Fabric> Core<F> {
     async fn appended(&self, op: &mut Op<'_, F>, sight: &Sight, idx: u32) {
         if idx + 1 == self.geometry.cur && self.merge(op, sight.cur, sight.a).await.is_err() {
             // The segment stays full, so the next append to it fails in the same way and returns the error.
-            self.tally.borrow_mut().merge_failures += 1;
+            self.stats.borrow_mut().merge_failures += 1;
         }
     }
 
     /// Waits until a full segment is merged; merges it if no other client does.
     async fn full(&self, op: &mut Op<'_, F>, sight: &Sight) -> Result<()> {
         for _ in 0..WAITS {
-            self.tally.borrow_mut().waits += 1;
+            self.stats.borrow_mut().waits += 1;
             op.wait(self.options.wait_ns).await;
             if op.read_word(sight.cur.addr()).await? != sight.a.0 {
                 return Ok(());

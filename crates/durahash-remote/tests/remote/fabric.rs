@@ -24,7 +24,8 @@ fn each<T: Future<Output = ()> + 'static, U: Future<Output = ()> + 'static>(
         assert_eq!(sim.live_tasks(), 0, "seed {seed}");
     }
     let dir = tempfile::tempdir().unwrap();
-    let options = LocalOptions { node_bytes: NODE_BYTES.to_vec(), ..LocalOptions::default() };
+    let mut options = LocalOptions::default();
+    options.node_bytes = NODE_BYTES.to_vec();
     let locals = [
         Local::anonymous(&options).unwrap(),
         Local::create(&dir.path().join("fabric"), &options).unwrap(),
@@ -57,7 +58,7 @@ fn wrong_verbs_are_refused_before_anything_is_posted() {
 }
 
 #[test]
-fn what_was_awaited_or_flushed_is_seen() {
+fn awaited_and_flushed_writes_are_seen() {
     each!(100, awaited);
 }
 

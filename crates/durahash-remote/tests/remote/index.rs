@@ -251,7 +251,7 @@ fn kind(result: Result<RemoteMap<SimClient>>) -> String {
 }
 
 #[test]
-fn what_is_not_an_index_is_refused() {
+fn other_memory_is_refused() {
     let empty = sim(1, 1 << 20, None);
     assert!(run(&empty, |c| async { kind(RemoteMap::open(c, tiny()).await) }).contains("NotAPool"));
     let small = sim(1, 1 << 10, None);
@@ -439,7 +439,7 @@ fn pages_go_on_behind_damage() {
 
 /// A sweep gives out nothing that an operation beside it publishes: that is refused, or waited for.
 #[test]
-fn what_is_put_beside_a_sweep_is_refused_or_stays() {
+fn puts_beside_a_sweep_are_refused_or_stay() {
     let (_, map) = shared();
     let beside = map.clone();
     let writer = std::thread::spawn(move || {
@@ -503,7 +503,7 @@ fn a_sweep_is_refused_when_another_client_came_meanwhile() {
 
 /// A client that is silent holds others up, until they say so.
 #[test]
-fn a_silent_client_is_named_by_those_who_wait_for_it() {
+fn a_silent_client_is_named_by_those_that_wait_for_it() {
     let sim = sim(1, 64 << 20, None);
     let silent = sim.client().unwrap();
     let row = silent.row();

@@ -107,7 +107,7 @@ pub(crate) fn seen() {
 }
 
 #[test]
-fn what_is_long_is_awaited_whole() {
+fn long_batches_are_awaited_whole() {
     for transport in Transport::ALL {
         Nodes::serve("seen", &[], transport, &[REGION], 4, 60_000);
     }
@@ -201,7 +201,7 @@ fn words_are_whole() {
     }
 }
 
-/// Three clients and two rows: who posts keeps its row, who does not is evicted.
+/// Three clients and two rows: a client that posts keeps its row, one that does not is evicted.
 pub(crate) fn rows() {
     let infos = hear_infos();
     let client = || reach(&infos, DEADLINE);
@@ -236,7 +236,7 @@ pub(crate) fn rows() {
     drop(busy);
     let fourth = client().unwrap();
     assert_eq!(fourth.row(), 0);
-    // Evicted by name, and so is who shows life.
+    // An eviction by name evicts a live client, too.
     assert!(block_on(third.evict(0)).unwrap() && block_on(third.evict(7)).unwrap());
     thread::sleep(Duration::from_nanos(third.lease_ns().unwrap() / 4));
     let error = block_on(fourth.post(batch)).err().unwrap();
@@ -244,7 +244,7 @@ pub(crate) fn rows() {
 }
 
 #[test]
-fn rows_are_for_those_who_show_life() {
+fn rows_are_for_clients_that_show_life() {
     let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 8_000);
     nodes.client("rows", &[]).end();
     nodes.end();
@@ -320,7 +320,7 @@ pub(crate) fn idle() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_written() {
+fn unawaited_writes_arrive() {
     let lease_ms = LATE_LEASE.as_millis() as u64;
     Nodes::serve("idle", &[], Transport::Tcp, &[REGION], 4, lease_ms);
 }
@@ -353,18 +353,20 @@ fn a_node_that_ends_takes_no_other_with_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
-    let good = UcxNodeOptions { bytes: 4096, ..UcxNodeOptions::default() };
-    for wrong in [
-        UcxNodeOptions { bytes: 0, ..good },
-        UcxNodeOptions { bytes: 100, ..good },
-        UcxNodeOptions { bytes: 1 << 60, ..good },
-        UcxNodeOptions { max_clients: 0, ..good },
-        UcxNodeOptions { max_clients: 4097, ..good },
-        UcxNodeOptions { lease: Duration::ZERO, ..good },
-        UcxNodeOptions { lease: Duration::from_millis(999), ..good },
-        UcxNodeOptions { lease: Duration::MAX, ..good },
+fn impossible_options_are_refused() {
+    let (rows, lease) = (1024, Duration::from_secs(10));
+    for (bytes, max_clients, lease) in [
+        (0, rows, lease),
+        (100, rows, lease),
+        (1 << 60, rows, lease),
+        (4096, 0, lease),
+        (4096, 4097, lease),
+        (4096, rows, Duration::ZERO),
+        (4096, rows, Duration::from_millis(999)),
+        (4096, rows, Duration::MAX),
     ] {
+        let mut wrong = UcxNodeOptions::default();
+        (wrong.bytes, wrong.max_clients, wrong.lease) = (bytes, max_clients, lease);
         let refused = UcxNode::start(&wrong).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{wrong:?}");
     }

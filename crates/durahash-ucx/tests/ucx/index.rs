@@ -119,7 +119,7 @@ fn two_processes_load_one_index() {
 fn a_client_that_is_killed_stops_nobody() {
     const KEYS: u64 = 2500;
     let nodes = Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 8_000);
-    // Of so few segments that each is merged more often than who is dead lets it be.
+    // Of so few segments that each is merged more often than a dead client allows.
     nodes.client("create", &["1"]).end();
     let victim = nodes.client("load", &["0", "1000000"]);
     let mut told = Vec::new();
@@ -176,7 +176,8 @@ pub(crate) fn lose() {
 
 /// Makes an offer of a region.
 pub(crate) fn listen() {
-    let options = UcxNodeOptions { bytes: 16 << 20, ..UcxNodeOptions::default() };
+    let mut options = UcxNodeOptions::default();
+    options.bytes = 16 << 20;
     let node = UcxNode::start(&options).unwrap();
     let token = Some(Token::new(b"sesame").unwrap());
     let listening = Listening::bind("127.0.0.1:0", node.offer(), token, Limits::default()).unwrap();

@@ -72,13 +72,12 @@ fn connect() -> Ucx {
 /// Serves a region until it is told to end.
 fn node() {
     let (bytes, rows, lease_ms) = (hear(), hear(), hear());
-    let node = UcxNode::start(&UcxNodeOptions {
-        bytes: bytes.parse().unwrap(),
-        max_clients: rows.parse().unwrap(),
-        lease: Duration::from_millis(lease_ms.parse().unwrap()),
-        loopback: true,
-    })
-    .unwrap();
+    let mut options = UcxNodeOptions::default();
+    options.bytes = bytes.parse().unwrap();
+    options.max_clients = rows.parse().unwrap();
+    options.lease = Duration::from_millis(lease_ms.parse().unwrap());
+    options.loopback = true;
+    let node = UcxNode::start(&options).unwrap();
     tell(&to_hex(node.connect_info()));
     assert_eq!(hear(), "end");
     assert!(node.serves());

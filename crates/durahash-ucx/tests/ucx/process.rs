@@ -27,7 +27,7 @@ impl Transport {
             Transport::Tcp => ("tcp", "lo"),
             Transport::Shm => ("posix,self", "all"),
         };
-        // What UCX writes of connections that break, which is what tests want.
+        // UCX would log the connections that tests break.
         [("UCX_TLS", transports), ("UCX_NET_DEVICES", devices), ("UCX_LOG_LEVEL", "fatal")]
     }
 }

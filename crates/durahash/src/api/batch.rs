@@ -8,11 +8,11 @@ use durahash_media::{ErrorKind, Result};
 
 use super::any::AnyMap;
 use super::map::Map;
+use crate::engine::Single;
 use crate::engine::batch::{Op, What, apply};
 use crate::engine::data::{Data, Type};
 use crate::engine::maps::Handle;
 use crate::engine::record::check_sizes;
-use crate::engine::{Engine, Single};
 
 /// Puts and removals of any keys, of which a crash leaves all or none.
 ///
@@ -107,12 +107,14 @@ impl Batch {
         K: Data + ?Sized,
         V: Data + ?Sized,
     {
-        if Map::<K, V>::WORDS {
-            return self.add_word(&map.engine, map.hash(key), value.map(V::to_word));
-        }
-        let (mut key_buffer, mut value_buffer) = (K::Buffer::default(), V::Buffer::default());
-        let value = value.map(|value| V::bytes(value, &mut value_buffer));
-        self.add_bytes(&map.engine, map.hash(key), K::bytes(key, &mut key_buffer), value)
+        map.handle.run(|_| {
+            if Map::<K, V>::WORDS {
+                return self.add_word(&map.handle, map.hash(key), value.map(V::to_word));
+            }
+            let (mut key_buffer, mut value_buffer) = (K::Buffer::default(), V::Buffer::default());
+            let value = value.map(|value| V::bytes(value, &mut value_buffer));
+            self.add_bytes(&map.handle, map.hash(key), K::bytes(key, &mut key_buffer), value)
+        })
     }
 
     /// As [`put`](Batch::put), of texts of the types of a map that are known at run time.
@@ -153,14 +155,15 @@ impl Batch {
     }
 
     fn add_any(&mut self, map: &AnyMap, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let engine = &map.engine;
-        let key = engine.key.parse(key)?;
-        let value = value.map(|value| engine.value.parse(value)).transpose()?;
-        if engine.is_words() {
-            self.add_word(engine, engine.word_hash(&key), value.as_deref().map(Type::word))
-        } else {
-            self.add_bytes(engine, engine.records.hash(&key), &key, value.as_deref())
-        }
+        map.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            let value = value.map(|value| engine.value.parse(value)).transpose()?;
+            if engine.is_words() {
+                self.add_word(&map.handle, engine.word_hash(&key), value.as_deref().map(Type::word))
+            } else {
+                self.add_bytes(&map.handle, engine.records.hash(&key), &key, value.as_deref())
+            }
+        })
     }
 
     fn add_word(&mut self, map: &Handle<Single>, h: u64, value: Option<u64>) -> Result<()> {
@@ -189,10 +192,10 @@ impl Batch {
     /// The number of a map, which is added if it is new.
     #[inline]
     fn number(&mut self, handle: &Handle<Single>) -> Result<u8> {
-        let known = self.maps.iter().position(|map| std::ptr::eq(&**map, &**handle));
+        let known = self.maps.iter().position(|map| Arc::ptr_eq(&map.engine, &handle.engine));
         let number = known.unwrap_or(self.maps.len());
         if known.is_none() {
-            let pool = |engine: &Engine<Single>| Arc::as_ptr(&engine.store).addr();
+            let pool = |map: &Handle<Single>| Arc::as_ptr(&map.engine.store).addr();
             if self.maps.first().is_some_and(|map| pool(map) != pool(handle)) {
                 let what = "a batch has operations on the maps of one pool only";
                 return Err(ErrorKind::Options { what }.into());
@@ -249,13 +252,13 @@ impl Batch {
     /// nothing. `Err` means nothing, except after [`Io`](crate::ErrorKind::Io) and
     /// [`Poisoned`](crate::ErrorKind::Poisoned): then the next open finds all of it or nothing.
     ///
-    /// **Concurrency.** No instant: a reader may see a part of it. What it sees is not lost by a crash, but
-    /// may be taken back where `apply` returns an error. Each key has the value before or the one after. Writers of its keys, and of few
-    /// others, wait until it has ended. A pool applies one batch at a time.
+    /// **Concurrency.** No instant: a reader may see a part of it. A crash does not lose what it sees, but
+    /// an `apply` that returns an error may take it back. Each key has the value before or the one after. Writers of
+    /// its keys, and of few others, wait until it has ended. A pool applies one batch at a time.
     ///
     /// # Errors
     /// As [`Map::insert`]; [`TooLarge`](crate::ErrorKind::TooLarge) for more than some 40 million operations. It needs
-    /// room for what it puts beside what it replaces, and for 16 to 32 bytes an operation.
+    /// room for its new entries beside those that they replace, and for 16 to 32 bytes an operation.
     ///
     /// ```
     /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
@@ -305,7 +308,7 @@ mod tests {
             let left = self.calls_left.load(Ordering::Relaxed);
             self.calls_left.store(left.saturating_sub(1), Ordering::Relaxed);
             if left == 1 {
-                self.map.get().inspect(|map| map.engine.store.poison());
+                self.map.get().inspect(|map| map.handle.engine.store.poison());
             }
         }
     }

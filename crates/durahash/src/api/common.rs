@@ -41,7 +41,7 @@ pub(super) fn remove_unless<P>(
     Ok(removed + remove(&unwanted)?)
 }
 
-/// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
+/// The methods of every handle. `entries`: the word for entries; `example`: makes a `map`; `put`: puts
 /// something into it.
 macro_rules! common_methods {
     (entries: $entries:literal, example: $example:expr, put: $put:literal) => {
@@ -60,7 +60,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn len(&self) -> Result<u64> {
-            self.engine.len()
+            self.handle.run(|engine| engine.len())
         }
 
         /// True if there is no entry.
@@ -76,11 +76,11 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn is_empty(&self) -> Result<bool> {
-            self.engine.index.is_empty()
+            self.handle.run(|engine| engine.index.is_empty())
         }
 
         /// Makes room for so many more entries, so that hardly any of their inserts splits anything. It takes the
-        /// space of slots now; records take theirs when they are written. Removals near what is still empty give
+        /// space of slots now; records take theirs when they are written. Removals near empty buckets give
         /// it back. Rewo-Hash does nothing: its tables grow in small pieces beside the inserts.
         ///
         /// **Concurrency.** Any thread may call this at any time.
@@ -97,7 +97,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn reserve(&self, additional: u64) -> Result<()> {
-            self.engine.reserve(additional)
+            self.handle.run(|engine| engine.reserve(additional))
         }
 
         /// Removes everything.
@@ -120,7 +120,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn clear(&self) -> Result<()> {
-            self.engine.clear()
+            self.handle.run(|engine| engine.clear())
         }
 
         /// Puts everything that has returned on the disk, whatever the pool's
@@ -131,7 +131,7 @@ macro_rules! common_methods {
         /// the same.
         ///
         /// # Errors
-        /// [`Io`](crate::ErrorKind::Io) with what the system says; the pool takes no more writes then.
+        /// [`Io`](crate::ErrorKind::Io) with the system's error; the pool takes no more writes then.
         /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
         ///
         /// ```
@@ -141,7 +141,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn sync(&self) -> Result<()> {
-            self.engine.sync()
+            self.handle.run(|engine| engine.sync())
         }
 
         /// Figures about the entries, their pool and its medium.
@@ -159,13 +159,15 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn stats(&self) -> Result<Stats> {
-            // In this order: what counts the entries may repair units on its way.
-            let index = self.engine.index.stats();
-            self.engine.figures(self.engine.len()?, index)
+            self.handle.run(|engine| {
+                // In this order: the count of entries may repair units on its way.
+                let index = engine.index.stats();
+                engine.figures(engine.len()?, index)
+            })
         }
 
-        /// Verifies every invariant of the design, of the pool and of the records, tells `found` what
-        /// does not hold, and changes nothing.
+        /// Verifies every invariant of the design, of the pool and of the records, calls `found` with each
+        /// violation, and changes nothing.
         ///
         /// **Concurrency.** There must be no writers: a change under way looks like damage.
         ///
@@ -179,15 +181,15 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-            self.engine.check(found, &mut |_, _| ())
+            self.handle.run(|engine| engine.check(found, &mut |_, _| ()))
         }
 
         /// Does a piece of background work, and returns true if more is waiting.
         ///
         /// There are four kinds of it: finding free record space again after a pool was not closed;
-        /// making REH's state in DRAM, and finding its free buckets; repairing what a crash may have left
-        /// half changed, where the design is ESH; and going on with a resize, where it is Rewo-Hash.
-        /// Calling this is never needed for correctness: operations do what they rely on themselves. It
+        /// making REH's state in DRAM, and finding its free buckets; repairing segments that a crash may have
+        /// left half changed, where the design is ESH; and going on with a resize, where it is Rewo-Hash.
+        /// Calling this is never needed for correctness: operations do the work that they rely on themselves. It
         /// helps a pool without writers.
         ///
         /// **Concurrency.** Any thread may call this at any time.
@@ -201,7 +203,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn step(&self) -> Result<bool> {
-            self.engine.step()
+            self.handle.run(|engine| engine.step())
         }
 
         /// The design that the pool was made as.
@@ -213,7 +215,7 @@ macro_rules! common_methods {
         /// ```
         #[must_use]
         pub fn design(&self) -> Design {
-            self.engine.design
+            self.handle.engine.design
         }
 
         /// The crashes that an acknowledged operation survives.
@@ -225,7 +227,7 @@ macro_rules! common_methods {
         /// ```
         #[must_use]
         pub fn durability(&self) -> Durability {
-            self.engine.store.durability()
+            self.handle.engine.store.durability()
         }
 
         /// The pool's file; `None` in memory.
@@ -237,7 +239,7 @@ macro_rules! common_methods {
         /// ```
         #[must_use]
         pub fn path(&self) -> Option<&Path> {
-            self.engine.store.path()
+            self.handle.engine.store.path()
         }
 
         /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell
@@ -250,7 +252,7 @@ macro_rules! common_methods {
         /// any file: it may be copied, and loss of power does not harm it.
         ///
         /// # Errors
-        /// [`Io`](crate::ErrorKind::Io) with what the system says of writing to the disk;
+        /// [`Io`](crate::ErrorKind::Io) with the system's error about writing to the disk;
         /// [`Poisoned`](crate::ErrorKind::Poisoned). The next open recovers then.
         /// [`Options`](crate::ErrorKind::Options) in a forked child.
         ///
@@ -260,7 +262,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn close(self) -> Result<()> {
-            self.engine.close()
+            self.handle.close()
         }
     };
 }
@@ -275,13 +277,13 @@ macro_rules! typed_traits {
 
         impl<K: Data + ?Sized, V: Data + ?Sized> Clone for $Map<K, V> {
             fn clone(&self) -> Self {
-                $Map { engine: self.engine.clone(), types: PhantomData }
+                $Map { handle: self.handle.clone(), types: PhantomData }
             }
         }
 
         impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for $Map<K, V> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.engine.describe(stringify!($Map), f)
+                self.handle.engine.describe(stringify!($Map), f)
             }
         }
 

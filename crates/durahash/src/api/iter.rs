@@ -1,6 +1,7 @@
 //! Iterators over typed maps and multimaps.
 
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use durahash_media::Result;
 
@@ -28,10 +29,14 @@ macro_rules! iterator {
         }
 
         impl<K: Data + ?Sized, V: Data + ?Sized> $Iter<K, V> {
-            pub(crate) fn new(engine: Handle<$Kind>) -> Self {
-                $Iter { entries: Entries::new(engine), types: PhantomData }
+            pub(crate) fn new(handle: Handle<$Kind>) -> Self {
+                $Iter { entries: Entries::new(handle), types: PhantomData }
             }
         }
+
+        // As of the map: an entry is taken off before it is decoded.
+        impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for $Iter<K, V> {}
+        impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for $Iter<K, V> {}
 
         impl<K: Data + ?Sized, V: Data + ?Sized> Iterator for $Iter<K, V> {
             type Item = Result<(K::Owned, V::Owned)>;

@@ -29,7 +29,7 @@ const BATCH: usize = 64;
 /// A map is a handle: clones share one pool, every operation takes `&self`, and threads need nothing
 /// else. The pool is closed when the last handle, and the last iterator, is gone.
 ///
-/// **Durability.** When an operation returns, what it did and what it saw survives the crashes that
+/// **Durability.** When an operation returns, its change and all that it saw survive the crashes that
 /// [`durability`](Map::durability) names. An operation that returns an error has
 /// changed nothing, with two exceptions: the earlier part of a batch may be there, and after
 /// [`Io`](crate::ErrorKind::Io) behind a log the next open may find the operation or not.
@@ -63,7 +63,7 @@ const BATCH: usize = 64;
 /// # }
 /// ```
 pub struct Map<K: Data + ?Sized, V: Data + ?Sized> {
-    pub(super) engine: Handle<Single>,
+    pub(super) handle: Handle<Single>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -95,14 +95,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if keys and values have fixed sizes: most entries are cells, which have a way of their own.
     const FIXED: bool = K::TYPE.fixed_bytes().is_some() && V::TYPE.fixed_bytes().is_some();
 
-    pub(crate) fn new(engine: Handle<Single>) -> Self {
-        debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
-        Map { engine, types: PhantomData }
+    pub(crate) fn new(handle: Handle<Single>) -> Self {
+        debug_assert!(handle.engine.key == K::TYPE && handle.engine.value == V::TYPE);
+        Map { handle, types: PhantomData }
     }
 
     #[inline]
     pub(super) fn hash(&self, key: &K::Ref) -> u64 {
-        self.engine.hash::<K>(key, Self::WORDS)
+        self.handle.engine.hash::<K>(key, Self::WORDS)
     }
 
     /// The value of a word that was found.
@@ -116,7 +116,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// The value of `key`.
     ///
-    /// **Concurrency.** Does not block writers (exceptions: see [`Map`]). Never returns what a
+    /// **Concurrency.** Does not block writers (exceptions: see [`Map`]). Never returns a value that a
     /// crash that [`durability`](Map::durability) covers could take back.
     ///
     /// # Errors
@@ -131,18 +131,20 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     #[inline]
     pub fn get(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
-        if Self::WORDS {
-            return Self::value(self.engine.index.get(self.hash(key))?);
-        }
-        self.with_bytes(key, V::from_bytes, |key, key_hash, _| {
-            if V::TYPE.fixed_bytes().is_some() {
-                return self.with_copy(key, key_hash, V::from_bytes);
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                return Self::value(engine.index.get(self.hash(key))?);
             }
-            let mut value = Vec::new();
-            if !self.engine.get_bytes(key, key_hash, &mut value)? {
-                return Ok(None);
-            }
-            V::from_vec(value).map(Some).ok_or_else(no_value)
+            self.with_bytes(key, V::from_bytes, |key, key_hash, _| {
+                if V::TYPE.fixed_bytes().is_some() {
+                    return self.with_copy(key, key_hash, V::from_bytes);
+                }
+                let mut value = Vec::new();
+                if !engine.get_bytes(key, key_hash, &mut value)? {
+                    return Ok(None);
+                }
+                V::from_vec(value).map(Some).ok_or_else(no_value)
+            })
         })
     }
 
@@ -157,12 +159,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ) -> Result<Option<R>> {
         let mut buffer = K::Buffer::default();
         let key = K::bytes(key, &mut buffer);
-        let key_hash = self.engine.key_hash(key);
+        let key_hash = self.handle.engine.key_hash(key);
         if Self::FIXED {
             return long(key, key_hash, f);
         }
         let mut short = Short::new();
-        match self.engine.look_once(key, key_hash, Some(&mut short)) {
+        match self.handle.engine.look_once(key, key_hash, Some(&mut short)) {
             Some(false) => Ok(None),
             Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
             None => long(key, key_hash, f),
@@ -177,7 +179,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         f: impl FnOnce(&[u8]) -> Option<R>,
     ) -> Result<Option<R>> {
         with_scratch(|buffer| {
-            if !self.engine.get_bytes(key, key_hash, buffer)? {
+            if !self.handle.engine.get_bytes(key, key_hash, buffer)? {
                 return Ok(None);
             }
             f(buffer).map(Some).ok_or_else(no_value)
@@ -201,14 +203,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_with<R>(&self, key: &K::Ref, f: impl FnOnce(&V::Ref) -> R) -> Result<Option<R>> {
-        if Self::WORDS {
-            return Ok(self.get(key)?.map(|v| f(v.borrow())));
-        }
-        self.with_bytes(
-            key,
-            |bytes| V::with(bytes, f),
-            |key, key_hash, f| self.with_copy(key, key_hash, f),
-        )
+        self.handle.run(|_| {
+            if Self::WORDS {
+                return Ok(self.get(key)?.map(|v| f(v.borrow())));
+            }
+            self.with_bytes(
+                key,
+                |bytes| V::with(bytes, f),
+                |key, key_hash, f| self.with_copy(key, key_hash, f),
+            )
+        })
     }
 
     /// True if `key` has a value.
@@ -226,10 +230,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn contains_key(&self, key: &K::Ref) -> Result<bool> {
-        if Self::WORDS {
-            return Ok(self.engine.index.get(self.hash(key))?.is_some());
-        }
-        self.engine.contains_bytes(K::bytes(key, &mut K::Buffer::default()))
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                return Ok(engine.index.get(self.hash(key))?.is_some());
+            }
+            engine.contains_bytes(K::bytes(key, &mut K::Buffer::default()))
+        })
     }
 
     /// Inserts or replaces the value of `key`; returns the value it had.
@@ -254,10 +260,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn insert(&self, key: &K::Ref, value: &V::Ref) -> Result<Option<V::Owned>> {
-        if Self::WORDS {
-            return self.change_word(key, Room::ForNew, Change::Set(V::to_word(value)));
-        }
-        self.change_bytes(key, Some(value))
+        self.handle.run(|_| {
+            if Self::WORDS {
+                return self.change_word(key, Room::ForNew, Change::Set(V::to_word(value)));
+            }
+            self.change_bytes(key, Some(value))
+        })
     }
 
     /// Inserts or replaces the value of `key`, and reads nothing back.
@@ -274,12 +282,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     #[inline]
     pub fn put(&self, key: &K::Ref, value: &V::Ref) -> Result<()> {
-        if Self::WORDS {
-            let new = V::to_word(value);
-            let mut update = |_| Ok(Change::Set(new));
-            return self.engine.update_word(self.hash(key), Room::ForNew, &mut update).map(drop);
-        }
-        self.change(key, Some(value), Rule::Always, None).map(drop)
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let new = V::to_word(value);
+                let mut update = |_| Ok(Change::Set(new));
+                return engine.update_word(self.hash(key), Room::ForNew, &mut update).map(drop);
+            }
+            self.change(key, Some(value), Rule::Always, None).map(drop)
+        })
     }
 
     /// Inserts `key` with `value` if the key is absent.
@@ -298,14 +308,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn try_insert(&self, key: &K::Ref, value: &V::Ref) -> Result<Outcome<V::Owned>> {
-        if Self::WORDS {
-            let new = V::to_word(value);
-            let found = self.engine.update_word(self.hash(key), Room::ForNew, &mut |found| {
-                Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
-            })?;
-            return Ok(Self::value(found)?.map_or(Outcome::Done, Outcome::Present));
-        }
-        self.change_if(key, value, Rule::IfAbsent)
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let new = V::to_word(value);
+                let found = engine.update_word(self.hash(key), Room::ForNew, &mut |found| {
+                    Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
+                })?;
+                return Ok(Self::value(found)?.map_or(Outcome::Done, Outcome::Present));
+            }
+            self.change_if(key, value, Rule::IfAbsent)
+        })
     }
 
     /// Replaces the value of `key` by `new` if it is `old`.
@@ -330,17 +342,19 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         old: &V::Ref,
         new: &V::Ref,
     ) -> Result<Outcome<V::Owned>> {
-        if Self::WORDS {
-            let (old, new) = (V::to_word(old), V::to_word(new));
-            let found = self.engine.update_word(self.hash(key), Room::None, &mut |found| {
-                Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
-            })?;
-            if found == Some(old) {
-                return Ok(Outcome::Done);
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let (old, new) = (V::to_word(old), V::to_word(new));
+                let found = engine.update_word(self.hash(key), Room::None, &mut |found| {
+                    Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
+                })?;
+                if found == Some(old) {
+                    return Ok(Outcome::Done);
+                }
+                return Ok(Self::value(found)?.map_or(Outcome::Absent, Outcome::Present));
             }
-            return Ok(Self::value(found)?.map_or(Outcome::Absent, Outcome::Present));
-        }
-        self.change_if(key, new, Rule::IfEqual(V::bytes(old, &mut V::Buffer::default())))
+            self.change_if(key, new, Rule::IfEqual(V::bytes(old, &mut V::Buffer::default())))
+        })
     }
 
     /// Removes `key`; returns the value it had.
@@ -361,17 +375,20 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.remove(&1)?, None);
     /// # Ok::<(), durahash::Error>(())
     /// ```
+    #[doc(alias = "take")]
     pub fn remove(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
-        if Self::WORDS {
-            return self.change_word(key, Room::None, Change::Remove);
-        }
-        self.change_bytes(key, None)
+        self.handle.run(|_| {
+            if Self::WORDS {
+                return self.change_word(key, Room::None, Change::Remove);
+            }
+            self.change_bytes(key, None)
+        })
     }
 
     /// A change of a map of words; the value before. One that is damaged is found before anything changes.
     fn change_word(&self, key: &K::Ref, room: Room, change: Change) -> Result<Option<V::Owned>> {
         let mut update = |old| Self::value(old).map(|_| change);
-        Self::value(self.engine.update_word(self.hash(key), room, &mut update)?)
+        Self::value(self.handle.engine.update_word(self.hash(key), room, &mut update)?)
     }
 
     /// The same of a map of bytes.
@@ -401,7 +418,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ) -> Result<(Outcome, bool)> {
         let (mut of_key, mut of_new) = (K::Buffer::default(), V::Buffer::default());
         let new = new.map(|v| V::bytes(v, &mut of_new));
-        self.engine.change(K::bytes(key, &mut of_key), new, rule, old)
+        self.handle.engine.change(K::bytes(key, &mut of_key), new, rule, old)
     }
 
     /// The values of many keys, into `out`, which is as long.
@@ -427,10 +444,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         keys: &[Q],
         out: &mut [Option<V::Owned>],
     ) -> Result<()> {
-        self.look_up_many(keys, out, Self::value, |key| self.get(key))
+        self.handle.run(|_| self.look_up_many(keys, out, Self::value, |key| self.get(key)))
     }
 
-    /// Whether each of many keys has a value, into `out`, which is as long.
+    /// Looks many keys up: true in `out`, which is as long, for each that has a value.
     ///
     /// **Concurrency**, errors and panics as of [`get_many`](Map::get_many).
     ///
@@ -446,7 +463,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn contains_many<Q: Borrow<K::Ref>>(&self, keys: &[Q], out: &mut [bool]) -> Result<()> {
-        self.look_up_many(keys, out, |word| Ok(word.is_some()), |key| self.contains_key(key))
+        self.handle.run(|_| {
+            self.look_up_many(keys, out, |word| Ok(word.is_some()), |key| self.contains_key(key))
+        })
     }
 
     /// Many lookups at once: `word` makes the answer of a value that is a word, `one` looks up another.
@@ -463,8 +482,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
                 let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
                 let keys = keys.iter().map(Borrow::borrow);
-                let hashes = self.engine.hash_many::<K>(keys.clone(), false, &mut hashes);
-                self.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
+                let hashes = self.handle.engine.hash_many::<K>(keys.clone(), false, &mut hashes);
+                self.handle.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
                 for (key, out) in keys.zip(out) {
                     *out = one(key)?;
                 }
@@ -477,7 +496,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             for (h, key) in hashes.iter_mut().zip(keys) {
                 *h = self.hash(key.borrow());
             }
-            self.engine.index.get_many(hashes, words)?;
+            self.handle.engine.index.get_many(hashes, words)?;
             for (out, found) in out.iter_mut().zip(words) {
                 *out = word(*found)?;
             }
@@ -501,20 +520,18 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        self.engine.batch(|| {
-            for pairs in pairs.chunks(PREFETCHED) {
-                let keys = pairs.iter().map(|(key, _)| key.borrow());
-                let mut hashes = [0; PREFETCHED];
-                self.engine.index.prefetch(self.engine.hash_many::<K>(
-                    keys,
-                    Self::WORDS,
-                    &mut hashes,
-                ));
-                for (key, value) in pairs {
-                    self.put(key.borrow(), value.borrow())?;
+        self.handle.run(|engine| {
+            engine.batch(|| {
+                for pairs in pairs.chunks(PREFETCHED) {
+                    let keys = pairs.iter().map(|(key, _)| key.borrow());
+                    let mut hashes = [0; PREFETCHED];
+                    engine.index.prefetch(engine.hash_many::<K>(keys, Self::WORDS, &mut hashes));
+                    for (key, value) in pairs {
+                        self.put(key.borrow(), value.borrow())?;
+                    }
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 
@@ -536,7 +553,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> Iter<K, V> {
-        Iter::new(self.engine.clone())
+        Iter::new(self.handle.clone())
     }
 
     /// The design's part of [`stats`](Map::stats), at the cost of a few loads: for benchmarks that
@@ -544,7 +561,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn index_stats(&self) -> IndexStats {
-        self.engine.index.stats()
+        self.handle.engine.index.stats()
     }
 
     common_methods! {

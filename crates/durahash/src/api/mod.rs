@@ -17,4 +17,6 @@ pub(crate) mod openable;
 
 pub(crate) mod options;
 
+pub(crate) mod collect;
+
 pub(crate) mod pool;

@@ -27,7 +27,7 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// A multimap is a handle: clones share one pool, every operation takes `&self`, and threads need
 /// nothing else. The pool is closed when the last handle, and the last iterator, is gone.
 ///
-/// **Durability.** When an operation returns, what it did and what it saw survives the crashes that
+/// **Durability.** When an operation returns, its change and all that it saw survive the crashes that
 /// [`durability`](MultiMap::durability) names. An operation that returns an error has
 /// changed nothing, with two exceptions: the earlier part of a batch may be there, and after
 /// [`Io`](crate::ErrorKind::Io) behind a log the next open may find the operation or not.
@@ -60,7 +60,7 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// # }
 /// ```
 pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
-    pub(super) engine: Handle<Multi>,
+    pub(super) handle: Handle<Multi>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -68,13 +68,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// True if entries are keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    pub(crate) fn new(engine: Handle<Multi>) -> Self {
-        debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
-        MultiMap { engine, types: PhantomData }
+    pub(crate) fn new(handle: Handle<Multi>) -> Self {
+        debug_assert!(handle.engine.key == K::TYPE && handle.engine.value == V::TYPE);
+        MultiMap { handle, types: PhantomData }
     }
 
     fn hash(&self, key: &K::Ref) -> u64 {
-        self.engine.hash::<K>(key, Self::WORDS)
+        self.handle.engine.hash::<K>(key, Self::WORDS)
     }
 
     /// Adds a value of `key`, beside those that it has.
@@ -101,11 +101,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add(&self, key: &K::Ref, value: &V::Ref) -> Result<()> {
-        if Self::WORDS {
-            return self.engine.add_word(self.hash(key), V::to_word(value));
-        }
-        let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
-        self.engine.add(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                return engine.add_word(self.hash(key), V::to_word(value));
+            }
+            let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
+            engine.add(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
+        })
     }
 
     /// Adds many pairs, in their order.
@@ -124,20 +126,18 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add_many<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        self.engine.batch(|| {
-            for pairs in pairs.chunks(PREFETCHED) {
-                let keys = pairs.iter().map(|(key, _)| key.borrow());
-                let mut hashes = [0; PREFETCHED];
-                self.engine.index.prefetch(self.engine.hash_many::<K>(
-                    keys,
-                    Self::WORDS,
-                    &mut hashes,
-                ));
-                for (key, value) in pairs {
-                    self.add(key.borrow(), value.borrow())?;
+        self.handle.run(|engine| {
+            engine.batch(|| {
+                for pairs in pairs.chunks(PREFETCHED) {
+                    let keys = pairs.iter().map(|(key, _)| key.borrow());
+                    let mut hashes = [0; PREFETCHED];
+                    engine.index.prefetch(engine.hash_many::<K>(keys, Self::WORDS, &mut hashes));
+                    for (key, value) in pairs {
+                        self.add(key.borrow(), value.borrow())?;
+                    }
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 
@@ -164,7 +164,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// The values are a copy of all of them at one instant, and no lock is held: `f` may use the
     /// multimap.
     ///
-    /// **Concurrency.** Never blocks a writer for good, and never gives what a crash that
+    /// **Concurrency.** Never blocks a writer for good, and never gives a value that a crash that
     /// [`durability`](MultiMap::durability) covers could take back.
     ///
     /// # Errors
@@ -179,23 +179,25 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn each(&self, key: &K::Ref, mut f: impl FnMut(&V::Ref)) -> Result<u64> {
-        if Self::WORDS {
-            let words = self.words(key)?;
-            for word in &words {
-                f(V::from_word(*word).ok_or_else(no_value)?.borrow());
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let words = self.words(key)?;
+                for word in &words {
+                    f(V::from_word(*word).ok_or_else(no_value)?.borrow());
+                }
+                return Ok(words.len() as u64);
             }
-            return Ok(words.len() as u64);
-        }
-        let mut buffer = K::Buffer::default();
-        self.engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
-            V::with(bytes, &mut f).ok_or_else(no_value)
+            let mut buffer = K::Buffer::default();
+            engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
+                V::with(bytes, &mut f).ok_or_else(no_value)
+            })
         })
     }
 
     /// The values of a key that are words.
     fn words(&self, key: &K::Ref) -> Result<Vec<u64>> {
         let mut found = Values::default();
-        self.engine.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
+        self.handle.engine.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
         Ok(found.payloads)
     }
 
@@ -214,17 +216,19 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_all(&self, key: &K::Ref) -> Result<Vec<V::Owned>> {
-        if Self::WORDS {
-            let words = self.words(key)?;
-            return words.into_iter().map(|w| V::from_word(w).ok_or_else(no_value)).collect();
-        }
-        let mut all = Vec::new();
-        let mut buffer = K::Buffer::default();
-        self.engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
-            all.push(V::from_bytes(bytes).ok_or_else(no_value)?);
-            Ok(())
-        })?;
-        Ok(all)
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let words = self.words(key)?;
+                return words.into_iter().map(|w| V::from_word(w).ok_or_else(no_value)).collect();
+            }
+            let mut all = Vec::new();
+            let mut buffer = K::Buffer::default();
+            engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
+                all.push(V::from_bytes(bytes).ok_or_else(no_value)?);
+                Ok(())
+            })?;
+            Ok(all)
+        })
     }
 
     /// Returns the number of values of `key`, without reading them.
@@ -241,10 +245,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn count(&self, key: &K::Ref) -> Result<u64> {
-        if Self::WORDS {
-            return self.engine.index.count(self.hash(key), &OneKey);
-        }
-        self.engine.count(K::bytes(key, &mut K::Buffer::default()))
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                return engine.index.count(self.hash(key), &OneKey);
+            }
+            engine.count(K::bytes(key, &mut K::Buffer::default()))
+        })
     }
 
     /// True if `key` has a value.
@@ -284,13 +290,15 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_one(&self, key: &K::Ref, value: &V::Ref) -> Result<bool> {
-        if Self::WORDS {
-            let word = V::to_word(value);
-            let wanted = &mut |v| Ok(v == word);
-            return Ok(self.engine.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
-        }
-        let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
-        self.engine.remove_one(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                let word = V::to_word(value);
+                let wanted = &mut |v| Ok(v == word);
+                return Ok(engine.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
+            }
+            let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
+            engine.remove_one(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
+        })
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -309,10 +317,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_all(&self, key: &K::Ref) -> Result<u64> {
-        if Self::WORDS {
-            return self.engine.index.remove_all(self.hash(key), &OneKey, None);
-        }
-        self.engine.remove_all(K::bytes(key, &mut K::Buffer::default()))
+        self.handle.run(|engine| {
+            if Self::WORDS {
+                return engine.index.remove_all(self.hash(key), &OneKey, None);
+            }
+            engine.remove_all(K::bytes(key, &mut K::Buffer::default()))
+        })
     }
 
     /// Removes all pairs but those of which `f` says that they stay; returns how many it removed.
@@ -331,11 +341,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn retain(&self, mut f: impl FnMut(&K::Ref, &V::Ref) -> bool) -> Result<u64> {
-        let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
-        remove_unless(self.iter(), keep, |pairs| {
-            self.engine.batch(|| {
-                pairs.iter().try_fold(0, |removed, (key, value)| {
-                    Ok(removed + u64::from(self.remove_one(key.borrow(), value.borrow())?))
+        self.handle.run(|engine| {
+            let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
+            remove_unless(self.iter(), keep, |pairs| {
+                engine.batch(|| {
+                    pairs.iter().try_fold(0, |removed, (key, value)| {
+                        Ok(removed + u64::from(self.remove_one(key.borrow(), value.borrow())?))
+                    })
                 })
             })
         })
@@ -359,13 +371,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> MultiIter<K, V> {
-        MultiIter::new(self.engine.clone())
+        MultiIter::new(self.handle.clone())
     }
 
     /// Returns the number of keys that have their values in buffers. It looks at every slot.
     #[doc(hidden)]
     pub fn lists(&self) -> Result<u64> {
-        self.engine.lists()
+        self.handle.run(|engine| engine.lists())
     }
 
     common_methods! {

@@ -69,7 +69,7 @@ macro_rules! openable {
                 pool.open(name, $types).map(<$Type>::new)
             }
             fn pool(&self) -> &Arc<OpenPool> {
-                self.engine.pool()
+                self.handle.pool()
             }
         }
 

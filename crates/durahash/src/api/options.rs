@@ -8,7 +8,7 @@ use super::openable::Openable;
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 use crate::engine::At;
-use crate::engine::compact::compact;
+use crate::engine::compact::{compact, compact_to};
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::open::{self, CreateSpec};
@@ -85,9 +85,9 @@ impl Options {
         /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
         /// collide. A fixed one makes costs repeatable.
         ///
-        /// Do not fill a map in the order in which another one with the same seed iterates: a few hundred
-        /// thousand keys meet [`Skewed`](crate::ErrorKind::Skewed). Give the new map another seed, or use
-        /// [`compact`](Options::compact).
+        /// Do not fill a map of REH or ESH in the order in which another map with the same seed iterates, unless that
+        /// is one of Rewo-Hash: a few hundred thousand keys meet [`Skewed`](crate::ErrorKind::Skewed). Give the new map
+        /// another seed, or use [`compact_to`](Options::compact_to).
         ///
         /// ```
         /// let map = durahash::Options::new().seed(42).in_memory::<durahash::Map<u64, u64>>()?;
@@ -181,8 +181,8 @@ impl Options {
         /// While the pool is open, every read of a value verifies its record. Else the record of a map is verified when
         /// its value is read for the first time after the open, if this process has not written it. Entries in cells
         /// and those of multimaps are verified at every read. So damage of a record before the open is found at its
-        /// first read. No later read finds what comes after that, nor what this process writes over a record because a
-        /// table is damaged; [`Map::check`](crate::Map::check) does.
+        /// first read. No later read finds later damage, or a record that this process overwrites because
+        /// a table is damaged; [`Map::check`](crate::Map::check) does.
         ///
         /// A map of records keeps one bit in DRAM for every 16 bytes of the pool that says which are verified: up to
         /// 1/128 of the pool, taken as records are touched, and not counted by
@@ -212,7 +212,7 @@ impl Options {
         /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
         /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
         /// where flushes are forced. Where the disk has no room for a log that was not
-        /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
+        /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full): this mode does without.
         ///
         /// A file in memory (tmpfs) is lost with the machine, whatever the mode.
         ///
@@ -233,7 +233,7 @@ impl Options {
 
         /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
         /// unless set. A longer log is written back to the pool less often. The log uses 512 KiB at
-        /// first, and more once these are half full, up to 16 times the rest of the pool; what it does not use is a
+        /// first, and more once these are half full, up to 16 times the rest of the pool; its unused part is a
         /// hole of the file. An open that does not set this gives a closed pool a longer one when it is less than an eighth of the
         /// pool, up to 64 MiB.
         ///
@@ -251,7 +251,7 @@ impl Options {
         /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
         /// that are written back are given back: half of the machine's memory unless set. For a moment it
         /// may take more, a page for each line that the log has room for at the most. Every page that is
-        /// given back and stored to again is copied again. A quarter of it, for what the pool grows by, is
+        /// given back and stored to again is copied again. A quarter of it, for growth of the pool, is
         /// not given back before the pool is closed.
         ///
         /// ```
@@ -379,7 +379,8 @@ impl Options {
         open::open_or_create(&self.settings, T::WANTED, path.as_ref()).and_then(T::new)
     }
 
-    /// Makes a map in memory, which is gone when the last handle is.
+    /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
+    /// at most the memory of the machine, or of the process's control group.
     ///
     /// # Errors
     /// [`Options`](crate::ErrorKind::Options) as of [`create`](Options::create);
@@ -474,6 +475,33 @@ impl Options {
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         compact(&self.settings, T::WANTED, path.as_ref(), watch)
+    }
+
+    /// Writes the pool at `path` anew, without gaps, to the new file `to`: a backup. The old one is only read, so
+    /// others may read it meanwhile, but not write. `watch` is called as in
+    /// [`compact_watched`](Options::compact_watched). The owner alone may open the new file.
+    ///
+    /// **Durability.** `to` has its name when the whole pool is on the disk, and not before.
+    ///
+    /// # Errors
+    /// As [`compact`](Options::compact); [`Exists`](crate::ErrorKind::Exists) where `to` is there.
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (dir.path().join("map.pool"), dir.path().join("backup.pool"));
+    /// # Options::new().create::<Map<u64, u64>>(&path)?.close()?;
+    /// Options::new().compact_to::<Pool>(&path, &backup, &mut |_, _| ())?;
+    /// # Options::new().open::<Map<u64, u64>>(&backup)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn compact_to<T: Openable>(
+        &self,
+        path: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        compact_to(&self.settings, T::WANTED, (path.as_ref(), to.as_ref()), watch)
     }
 }
 

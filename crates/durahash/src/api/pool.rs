@@ -23,7 +23,7 @@ use crate::index::Finding;
 /// leaves the others as they are.
 ///
 /// A pool has room for `main` and 63 other maps. A name has 1 to 64 bytes, none of them a control character.
-/// An empty map takes one to three extents of the file, of 64 KiB; of 512 KiB where the design of `main` is Pea Hash.
+/// An empty map takes one to three extents of the file, of 64 KiB.
 ///
 /// Clones, and the maps that were opened, are handles of one pool. The last of them closes it.
 ///
@@ -207,7 +207,7 @@ impl Pool {
         Ok(info.collect())
     }
 
-    /// The names of the maps, `main` first: the [list](Pool::list) without what takes time.
+    /// The names of the maps, `main` first: faster than the [list](Pool::list).
     ///
     /// ```
     /// use durahash::{Map, Options, Pool};
@@ -277,7 +277,7 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn sync(&self) -> Result<()> {
-        self.pool.sync()
+        self.pool.sync().map_err(self.at())
     }
 
     /// Figures about the space of the pool. Those of a map are its own ([`Map::stats`](crate::Map::stats)).
@@ -292,7 +292,7 @@ impl Pool {
         self.pool.store.facts().space
     }
 
-    /// Verifies every invariant of all maps, of their records and of the pool, tells `found` what does not hold
+    /// Verifies every invariant of all maps, of their records and of the pool, calls `found` with each violation
     /// and the name of the map, which is empty for the pool, and changes nothing.
     ///
     /// **Concurrency.** There must be no writers: a change under way looks like damage.
@@ -339,7 +339,7 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn step(&self) -> Result<bool> {
-        self.pool.step()
+        self.pool.step().map_err(self.at())
     }
 
     /// The crashes that an acknowledged operation survives.

@@ -5,6 +5,7 @@ use durahash_media::Result;
 use super::map::Map;
 use crate::engine::data::Data;
 use crate::engine::entries::Entries;
+use crate::engine::walk::Place;
 
 /// The place at which a [`Map::scan`] goes on: a number, which a client may keep for any time.
 ///
@@ -42,7 +43,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// The next entries of a walk, about `n`, and the cursor for those after them; `None` at the end.
     ///
     /// A step ends where a bucket or segment does, so it may give more than `n` entries (a segment of Pea Hash
-    /// or ESH has up to some ten thousand), but none at all only at the end.
+    /// or ESH has up to some ten thousand). It gives fewer at the end; of Rewo-Hash also, or even none, where a large
+    /// table has become nearly empty. Only `None` is the end.
     ///
     /// **Concurrency.** As [`iter`](Map::iter), for the whole walk: every key that is there from its first step to
     /// its last is given exactly once.
@@ -63,16 +65,21 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn scan(&self, from: Cursor, n: usize) -> Result<ScanStep<K::Owned, V::Owned>> {
-        let mut entries = Entries::from(self.engine.clone(), from.0);
+        let at = match from {
+            Cursor::START => Place::first(&*self.handle.engine.index),
+            Cursor(word) => Place::from_word(&*self.handle.engine.index, word),
+        };
+        let mut entries = Entries::from(self.handle.clone(), at, at.most_empty_units());
+        let cursor = |next: Option<Place>| next.map(|place| Cursor(place.to_word()));
         let mut found = Vec::new();
         while let Some(entry) = entries.next_typed::<K, V>() {
             found.push(entry?);
             if found.len() >= n.max(1)
                 && let Some(next) = entries.next_unit()
             {
-                return Ok((found, next.map(Cursor)));
+                return Ok((found, cursor(next)));
             }
         }
-        Ok((found, None))
+        Ok((found, cursor(entries.next_unit().flatten())))
     }
 }

@@ -50,58 +50,60 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         room: Room,
         f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
     ) -> Result<Option<V::Owned>> {
-        let (mut f, mut panic, mut after) = (Some(f), None, None);
-        let mut decide = |old| {
-            let f = f.take().expect("an index runs it once");
-            catch_unwind(AssertUnwindSafe(|| f(old))).unwrap_or_else(|payload| {
-                panic = Some(payload);
-                Change::Keep
-            })
-        };
-        let updated = if Self::WORDS {
+        self.handle.run(|engine| {
+            let (mut f, mut panic, mut after) = (Some(f), None, None);
             let mut decide = |old| {
-                // What another thread has stored may not be durable yet, and `f` may tell of it.
-                self.engine.store.settle()?;
-                Ok(match decide(Self::value(old)?) {
-                    Change::Keep => {
-                        after = Self::value(old)?;
-                        Change::Keep
-                    }
-                    Change::Set(new) => {
-                        let word = V::to_word(new.borrow());
-                        after = Some(new);
-                        Change::Set(word)
-                    }
-                    Change::Remove => Change::Remove,
+                let f = f.take().expect("an index runs it once");
+                catch_unwind(AssertUnwindSafe(|| f(old))).unwrap_or_else(|payload| {
+                    panic = Some(payload);
+                    Change::Keep
                 })
             };
-            self.engine.update_word(self.hash(key), room, &mut decide).map(drop)
-        } else {
-            let value = |old: Option<&[u8]>| match old {
-                Some(old) => V::from_bytes(old).map(Some).ok_or_else(no_value),
-                None => Ok(None),
+            let updated = if Self::WORDS {
+                let mut decide = |old| {
+                    // The store of another thread may not be durable yet, and `f` may tell of it.
+                    engine.store.wait_until_durable()?;
+                    Ok(match decide(Self::value(old)?) {
+                        Change::Keep => {
+                            after = Self::value(old)?;
+                            Change::Keep
+                        }
+                        Change::Set(new) => {
+                            let word = V::to_word(new.borrow());
+                            after = Some(new);
+                            Change::Set(word)
+                        }
+                        Change::Remove => Change::Remove,
+                    })
+                };
+                engine.update_word(self.hash(key), room, &mut decide).map(drop)
+            } else {
+                let value = |old: Option<&[u8]>| match old {
+                    Some(old) => V::from_bytes(old).map(Some).ok_or_else(no_value),
+                    None => Ok(None),
+                };
+                let mut decide = |old: Option<&[u8]>| {
+                    engine.store.wait_until_durable()?;
+                    Ok(match decide(value(old)?) {
+                        Change::Keep => {
+                            after = value(old)?;
+                            Change::Keep
+                        }
+                        Change::Set(new) => {
+                            let bytes = V::bytes(new.borrow(), &mut V::Buffer::default()).to_vec();
+                            after = Some(new);
+                            Change::Set(bytes)
+                        }
+                        Change::Remove => Change::Remove,
+                    })
+                };
+                engine.update(K::bytes(key, &mut K::Buffer::default()), room, &mut decide)
             };
-            let mut decide = |old: Option<&[u8]>| {
-                self.engine.store.settle()?;
-                Ok(match decide(value(old)?) {
-                    Change::Keep => {
-                        after = value(old)?;
-                        Change::Keep
-                    }
-                    Change::Set(new) => {
-                        let bytes = V::bytes(new.borrow(), &mut V::Buffer::default()).to_vec();
-                        after = Some(new);
-                        Change::Set(bytes)
-                    }
-                    Change::Remove => Change::Remove,
-                })
-            };
-            self.engine.update(K::bytes(key, &mut K::Buffer::default()), room, &mut decide)
-        };
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
-        updated.map(|()| after)
+            if let Some(panic) = panic {
+                resume_unwind(panic);
+            }
+            updated.map(|()| after)
+        })
     }
 
     /// The value of `key`; of an absent one the value that `f` makes, which is inserted.
@@ -177,11 +179,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn retain(&self, mut f: impl FnMut(&K::Ref, &V::Ref) -> bool) -> Result<u64> {
-        let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
-        remove_unless(self.iter(), keep, |pairs| {
-            self.engine.batch(|| {
-                pairs.iter().try_fold(0, |removed, (key, value)| {
-                    Ok(removed + u64::from(self.remove_equal(key.borrow(), value.borrow())?))
+        self.handle.run(|engine| {
+            let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
+            remove_unless(self.iter(), keep, |pairs| {
+                engine.batch(|| {
+                    pairs.iter().try_fold(0, |removed, (key, value)| {
+                        Ok(removed + u64::from(self.remove_equal(key.borrow(), value.borrow())?))
+                    })
                 })
             })
         })
@@ -192,12 +196,18 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             let word = Some(V::to_word(value));
             let mut update = |found| Ok(if found == word { Change::Remove } else { Change::Keep });
-            return Ok(self.engine.update_word(self.hash(key), Room::None, &mut update)? == word);
+            return Ok(
+                self.handle.engine.update_word(self.hash(key), Room::None, &mut update)? == word
+            );
         }
         let mut buffer = V::Buffer::default();
         let rule = Rule::IfEqual(V::bytes(value, &mut buffer));
-        let (outcome, _) =
-            self.engine.change(K::bytes(key, &mut K::Buffer::default()), None, rule, None)?;
+        let (outcome, _) = self.handle.engine.change(
+            K::bytes(key, &mut K::Buffer::default()),
+            None,
+            rule,
+            None,
+        )?;
         Ok(outcome.is_done())
     }
 
@@ -217,14 +227,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_many<Q: Borrow<K::Ref>>(&self, keys: &[Q]) -> Result<u64> {
-        let mut removed = 0;
-        self.engine.batch(|| {
-            for key in keys {
-                removed += u64::from(self.remove(key.borrow())?.is_some());
-            }
-            Ok(())
-        })?;
-        Ok(removed)
+        self.handle.run(|engine| {
+            let mut removed = 0;
+            engine.batch(|| {
+                for key in keys {
+                    removed += u64::from(self.remove(key.borrow())?.is_some());
+                }
+                Ok(())
+            })?;
+            Ok(removed)
+        })
     }
 
     /// Inserts or replaces all pairs of an iterator, as [`put_many`](Map::put_many) does a thousand at a
@@ -314,9 +326,11 @@ impl<K: Data + ?Sized, V: Data<Ref = [u8]> + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_into(&self, key: &K::Ref, out: &mut Vec<u8>) -> Result<bool> {
-        out.clear();
-        let mut buffer = K::Buffer::default();
-        let key = K::bytes(key, &mut buffer);
-        self.engine.get_bytes(key, self.engine.key_hash(key), out)
+        self.handle.run(|engine| {
+            out.clear();
+            let mut buffer = K::Buffer::default();
+            let key = K::bytes(key, &mut buffer);
+            engine.get_bytes(key, engine.key_hash(key), out)
+        })
     }
 }

@@ -72,17 +72,18 @@ macro_rules! index_methods {
             operation(self.medium(), || self.read_with(h, f))
         }
 
+        #[inline(always)]
         fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
             self.pool.writable()?;
-            let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
+            // No closure, which would be a function of its own.
+            self.medium().event(Event::Begin);
+            let done = self.update_slot(h, room, f);
+            self.medium().event(Event::Ack);
+            let (found, change) = done?;
             if change == Change::Remove && found.is_some() {
                 self.merge_around(h);
             }
             Ok(found)
-        }
-
-        fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
-            operation(self.medium(), || self.look_unlocked(h, room))
         }
     };
 }

@@ -13,7 +13,7 @@
 //! | 2 | each bucket is found free of writers, its payload before is read; new records and copies | flush, fence | nothing names them: free |
 //! | 3 | the intent | flush, fence | the same |
 //! | 4 | `batch` := the intent's name, **the commit** | flush, drain | the next open does steps 5 and 6 |
-//! | 5 | the payloads: what is put, then what is removed | flush, drain each | the same |
+//! | 5 | the payloads: puts first, then removals | flush, drain each | the same |
 //! | 6 | `batch` := 0 | flush, drain | done |
 //! | 7 | (DRAM) records that were replaced, and the intent's, are free; the gate is open | | |
 //!
@@ -22,13 +22,13 @@
 //! | Step | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
 //! | u1 | `batch` := the name with bit 63 set | flush, drain | the next open does u2 and u3 |
-//! | u2 | the payloads before; what was not there is removed | flush, drain each | the same |
+//! | u2 | the payloads before; keys that were not there are removed | flush, drain each | the same |
 //! | u3 | `batch` := 0 | flush, drain | nothing happened |
 //! | u4 | (DRAM) new records, and the intent's, are free; the gate is open | | |
 //!
-//! Nothing is removed before all is put that may need room. So what an undo sets back is there, and it needs
-//! neither a slot nor a record, unless damage keeps step 5 from a removal. Records before and after are kept until
-//! step 7 or u4.
+//! Nothing is removed before all is put that may need room. So the entries that an undo sets back are there, and it
+//! needs neither a slot nor a record, unless damage keeps step 5 from a removal. Records before and after are kept
+//! until step 7 or u4.
 //!
 //! Behind a log the drains only order (`Engine::batch`), as a crash leaves a prefix of the log, and the batch
 //! waits for the disk once, at its end.
@@ -42,16 +42,17 @@
 //! of the hashes are what the intent says, before or after, and an intent that is done again at the next
 //! open writes over no change that was acknowledged: such a change was made before step 2, or after step 6 was durable.
 //!
-//! Readers do not wait, and see the payloads change one by one. What they see is not lost by a crash: from step 4
+//! Readers do not wait, and see the payloads change one by one. A crash does not lose what they see: from step 4
 //! on the batch is as durable as its mode promises. Only an undo takes back what they may have seen.
 //!
 //! # Cost
 //! Against puts of the same entries a batch goes to every bucket twice, in steps 2 and 5, and writes 16 to 24 bytes an
-//! operation. Step 2 takes hashes in groups, and fetches the lines of a group, and the records that they name, before
-//! the first of them is used. It takes no lock, so the misses of a hash overlap those of the next ones. Where it
-//! finds nothing, the index fetches the line in which step 5 will insert: a store to a line that is not there would
-//! hold up the next locked instruction. Step 5 of a small batch finds all these lines in the cache; that of a larger
-//! one takes groups, too, and fetches their lines again.
+//! operation. Both steps take hashes in groups, one call of the index for each. Step 2 fetches the lines of a group, and
+//! the records that they name, before the first of them is used. It takes no lock, so the misses of a hash overlap
+//! those of the next ones. Where it finds nothing, the index fetches the line in which step 5 will insert: a store to
+//! a line that is not there would hold up the next locked instruction. Step 5 of a small batch finds all these lines in
+//! the cache; that of a larger one fetches its groups' lines again. The gate's bits tell of most hashes that they
+//! have one operation: only for the others the batch keeps a table.
 //!
 //! # The intent
 //!
@@ -67,7 +68,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
-use durahash_media::{Error, ErrorKind, Result, bits};
+use durahash_media::{Error, ErrorKind, Gate, Result, bits};
 
 use super::edit::{Edit, Rule};
 use super::maps::Handle;
@@ -80,7 +81,7 @@ use crate::index::{Change, PREFETCHED, Room};
 const UNDO: u64 = 1 << 63;
 /// The most slots whose lines, which step 2 has loaded, are expected in the processor's second cache in step 5: three
 /// lines each.
-const HELD: usize = 4096;
+const HELD: usize = 2048;
 /// Hashes of a group of the intent.
 const GROUP: usize = 24;
 const COUNT_SHIFT: u32 = 48;
@@ -94,7 +95,7 @@ pub(crate) struct Op {
     pub(crate) what: What,
 }
 
-/// What it does.
+/// The change.
 pub(crate) enum What {
     /// Gives a key of words this value, or none.
     Word(Option<u64>),
@@ -102,37 +103,59 @@ pub(crate) enum What {
     Bytes { at: usize, key_bytes: u32, value_bytes: Option<u32> },
 }
 
+impl Op {
+    /// Room for what it puts.
+    fn room(&self) -> Room {
+        match self.what {
+            What::Word(None) | What::Bytes { value_bytes: None, .. } => Room::OfBatch,
+            _ => Room::ForNewOfBatch,
+        }
+    }
+}
+
 /// Maps by their numbers in the pool.
 type Engines = BTreeMap<u8, Arc<Engine<Single>>>;
 
-/// A slot that a batch changes, with its payload before and after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A slot that a batch changes, with its payloads before and after.
+#[derive(Clone, Copy, Debug)]
 struct Slot {
+    h: u64,
+    /// Those that it has none of are 0.
+    payloads: [u64; 2],
+    /// Which of them it has, a bit each, as in an intent.
+    has: u8,
     /// Which of the batch's maps; in an intent, and where one is done, the map's number.
     map: u8,
-    h: u64,
-    old: Option<u64>,
-    new: Option<u64>,
 }
 
 impl Slot {
-    /// Gives the slot this payload, or removes it.
-    fn set(&self, engine: &Engine<Single>, payload: Option<u64>) -> Result<()> {
-        let (change, room) = match payload {
-            Some(payload) => (Change::Set(payload), Room::ForNewOfBatch),
-            None => (Change::Remove, Room::OfBatch),
-        };
-        engine.index.update(self.h, room, &mut |_| Ok(change)).map(drop)
+    fn new(map: u8, h: u64, old: Option<u64>, new: Option<u64>) -> Self {
+        let has = u8::from(new.is_some()) << 1 | u8::from(old.is_some());
+        Slot { h, payloads: [old.unwrap_or(0), new.unwrap_or(0)], has, map }
+    }
+
+    fn old(&self) -> Option<u64> {
+        (self.has & 1 != 0).then_some(self.payloads[0])
+    }
+
+    fn new_payload(&self) -> Option<u64> {
+        (self.has & 2 != 0).then_some(self.payloads[1])
+    }
+
+    fn is_changed(&self) -> bool {
+        self.payloads[0] != self.payloads[1] || matches!(self.has, 1 | 2)
     }
 }
 
 /// Applies all of `ops`, of `maps` of one pool, or none of them.
 pub(crate) fn apply(maps: &[Handle<Single>], ops: &[Op], bytes: &[u8]) -> Result<()> {
-    let (Some(engine), false) = (maps.first(), ops.is_empty()) else {
+    let (Some(first), false) = (maps.first(), ops.is_empty()) else {
         return Ok(());
     };
-    engine.store.writable()?;
-    engine.with_room(|| apply_once(engine, maps, ops, bytes))
+    first.run(|engine| {
+        engine.store.writable()?;
+        engine.with_room(|| apply_once(engine, maps, ops, bytes))
+    })
 }
 
 /// The same, if there is room.
@@ -145,9 +168,11 @@ fn apply_once(
     let gate = engine.store.gate();
     let turn = lock(gate.turn(), &*engine.store);
     // Nothing below waits for a sweep.
-    maps.iter().try_for_each(|map| map.finish_sweep())?;
-    let chained =
-        maps.iter().map(|map| (!map.is_words()).then(|| (map.lock_chained(), 0))).collect();
+    maps.iter().try_for_each(|map| map.engine.finish_sweep())?;
+    let chained = maps
+        .iter()
+        .map(|map| (!map.engine.is_words()).then(|| (map.engine.lock_chained(), 0)))
+        .collect();
     engine.batch(|| {
         if !planted(Fault::GateOpen) {
             gate.close_for(ops.iter().map(|op| op.h));
@@ -170,7 +195,7 @@ struct Closed<'a> {
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The batch may be half done, and nobody may build on that.
+            // The batch may be half done, and no operation may build on that.
             self.engine.store.poison();
         }
         self.engine.store.gate().open_for(self.ops.iter().map(|op| op.h));
@@ -181,10 +206,12 @@ impl Drop for Closed<'_> {
 struct Batch<'a> {
     maps: &'a [Handle<Single>],
     store: &'a dyn Store,
+    gate: &'a Gate,
     ops: &'a [Op],
     bytes: &'a [u8],
     slots: Vec<Slot>,
-    /// Numbers of slots and one, by their hashes: each where it belongs, or behind others.
+    /// Numbers of slots and one, by their hashes: each where it belongs, or behind others. Of those hashes only
+    /// that may be of several operations.
     places: Vec<u32>,
     /// The blocks of records that were written, and of those that go.
     written: Vec<u64>,
@@ -207,7 +234,8 @@ impl<'a> Batch<'a> {
         let records = if chained.iter().any(Option::is_some) { ops.len() } else { 0 };
         Batch {
             maps,
-            store: &*maps[0].store,
+            store: &*maps[0].engine.store,
+            gate: maps[0].engine.store.gate(),
             ops,
             bytes,
             slots: Vec::with_capacity(ops.len()),
@@ -222,72 +250,97 @@ impl<'a> Batch<'a> {
 
     /// Step 2.
     fn read(&mut self) -> Result<()> {
-        for ops in self.ops.chunk_by(|a, b| a.map == b.map) {
-            let map = &self.maps[usize::from(ops[0].map)];
-            for ops in ops.chunks(PREFETCHED) {
-                let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
-                hashes.iter_mut().zip(ops).for_each(|(h, op)| *h = op.h);
-                let hashes = &hashes[..ops.len()];
-                if map.is_words() {
-                    map.index.prefetch(hashes);
-                } else {
-                    map.prefetch_records(hashes, &mut names[..ops.len()])?;
-                }
-                ops.iter().try_for_each(|op| self.read_one(op))?;
-            }
-        }
+        let ops = self.ops;
+        for_runs(
+            ops,
+            self.maps.len(),
+            |op| op.map,
+            |ops| ops.chunks(PREFETCHED).try_for_each(|ops| self.read_group(ops)),
+        )?;
         // An operation that broke off may have left a bucket half done.
         self.store.writable()
     }
 
-    /// Finds out the payloads of one operation's slot, before and after.
-    fn read_one(&mut self, op: &Op) -> Result<()> {
-        let engine: &'a Engine<Single> = &self.maps[usize::from(op.map)];
-        let mut edit = match op.what {
-            What::Word(_) => None,
+    /// The same of a few operations on one map.
+    fn read_group(&mut self, ops: &[Op]) -> Result<()> {
+        let engine = self.engine(ops[0].map);
+        let (mut hashes, mut rooms) = ([0; PREFETCHED], [Room::OfBatch; PREFETCHED]);
+        for (i, op) in ops.iter().enumerate() {
+            (hashes[i], rooms[i]) = (op.h, op.room());
+        }
+        let seen = &mut [None; PREFETCHED][..ops.len()];
+        engine.index.look_in_batch(&hashes[..ops.len()], &rooms[..ops.len()], seen);
+        if !engine.is_words() {
+            let names = seen.iter().flatten().flatten();
+            names.for_each(|name| engine.records.prefetch(*name));
+        }
+        ops.iter().zip(seen).try_for_each(|(op, seen)| self.read_one(op, *seen))
+    }
+
+    /// Finds out the payloads of one operation's slot, before and after. `seen` is the one before, if a look has
+    /// told it.
+    #[inline]
+    fn read_one(&mut self, op: &Op, seen: Option<Option<u64>>) -> Result<()> {
+        match op.what {
+            What::Word(new) => self.note(op, seen, |_| Ok(new)),
             What::Bytes { at, key_bytes, value_bytes } => {
                 let key_end = at + key_bytes as usize;
-                let key = &self.bytes[at..key_end];
                 let value = value_bytes.map(|bytes| &self.bytes[key_end..][..bytes as usize]);
-                let key_hash = engine.records.hashes.key(key);
-                let draft = value.map(|value| Draft { key_hash, key, value, next: 0 });
-                Some(Edit::new(engine, op.h, key, Rule::Always, draft)?)
+                self.read_bytes(op, seen, &self.bytes[at..key_end], value)
             }
-        };
-        let mut payload_after = |payload| match (&mut edit, &op.what) {
-            (Some(edit), _) => edit.in_batch(payload),
-            (None, What::Word(new)) => Ok(*new),
-            (None, What::Bytes { .. }) => unreachable!("these have an edit"),
-        };
-        let place = self.place(op);
-        let done = match self.places[place] {
-            0 => {
-                let is_put =
-                    !matches!(op.what, What::Word(None) | What::Bytes { value_bytes: None, .. });
-                let room = if is_put { Room::ForNewOfBatch } else { Room::OfBatch };
-                let old = match engine.index.look_in_batch(op.h, room) {
-                    _ if planted(Fault::LockUnseen) => engine.index.get(op.h),
-                    Some(old) => Ok(old),
-                    None => engine.index.update(op.h, room, &mut |_| Ok(Change::Keep)),
-                };
-                old.and_then(|old| {
-                    let new = payload_after(old)?;
-                    self.slots.push(Slot { map: op.map, h: op.h, old, new });
-                    self.places[place] = self.slots.len() as u32;
-                    Ok(())
-                })
-            }
-            // No other thread changes it any more.
-            number => {
-                let slot = &mut self.slots[number as usize - 1];
-                payload_after(slot.new).map(|new| slot.new = new)
-            }
-        };
+        }
+    }
+
+    /// The same of a key of bytes and its new value. The new record is written.
+    fn read_bytes(
+        &mut self,
+        op: &Op,
+        seen: Option<Option<u64>>,
+        key: &'a [u8],
+        value: Option<&'a [u8]>,
+    ) -> Result<()> {
+        let engine = self.engine(op.map);
+        let key_hash = engine.records.hashes.key(key);
+        let draft = value.map(|value| Draft { key_hash, key, value, next: 0 });
+        let mut edit = Edit::new(engine, op.h, key, Rule::Always, draft)?;
+        let done = self.note(op, seen, |payload| edit.in_batch(payload));
         // Also after an error: what it wrote is freed with the rest.
-        if let (Some(edit), Some((_, by))) = (edit, &mut self.chained[usize::from(op.map)]) {
+        if let Some((_, by)) = &mut self.chained[usize::from(op.map)] {
             *by += edit.leave_to_batch(&mut self.written, &mut self.gone);
         }
         done
+    }
+
+    /// Notes the slot of an operation, with the payload that `after` makes of the one before.
+    #[inline(always)]
+    fn note(
+        &mut self,
+        op: &Op,
+        seen: Option<Option<u64>>,
+        after: impl FnOnce(Option<u64>) -> Result<Option<u64>>,
+    ) -> Result<()> {
+        // Of most hashes a bit says that there is no other operation.
+        // A gate that a fault has left open knows nothing.
+        let may_be = planted(Fault::GateOpen) || self.gate.may_be_of_several(op.h);
+        let place = may_be.then(|| self.place(op));
+        let number = place.map_or(0, |place| self.places[place]);
+        if number != 0 {
+            // No other thread changes it any more.
+            let slot = &mut self.slots[number as usize - 1];
+            *slot = Slot::new(slot.map, slot.h, slot.old(), after(slot.new_payload())?);
+            return Ok(());
+        }
+        let engine = self.engine(op.map);
+        let old = match seen {
+            _ if planted(Fault::LockUnseen) => engine.index.get(op.h)?,
+            Some(old) => old,
+            None => engine.index.update(op.h, op.room(), &mut |_| Ok(Change::Keep))?,
+        };
+        self.slots.push(Slot::new(op.map, op.h, old, after(old)?));
+        if let Some(place) = place {
+            self.places[place] = self.slots.len() as u32;
+        }
+        Ok(())
     }
 
     /// Where the number of an operation's slot stands, or belongs.
@@ -307,20 +360,22 @@ impl<'a> Batch<'a> {
 
     /// Steps 3 to 6.
     fn change(&mut self) -> Result<()> {
-        self.slots.retain(|slot| slot.old != slot.new);
+        self.slots.retain(Slot::is_changed);
         if self.slots.is_empty() {
             return Ok(());
         }
         let name = self.write_intent()?;
         self.is_named = true;
         self.store.set_batch(name)?;
-        let engine = |slot: &Slot| &*self.maps[usize::from(slot.map)];
-        if let Err(e) = redo(&self.slots, engine) {
+        let engine = |slot: &Slot| self.engine(slot.map);
+        if let Err(e) = redo(&self.slots, self.maps.len(), engine) {
             // A pool that another thread has stopped takes no undo either: the next open ends the batch as it was begun.
-            let undone =
-                self.store.writable().and_then(|()| undo(self.store, name, &self.slots, engine));
+            let undone = self
+                .store
+                .writable()
+                .and_then(|()| undo(self.store, name, &self.slots, self.maps.len(), engine));
             if undone.is_err() {
-                // The next open goes on with it. Until then nobody may build on a part of it.
+                // The next open goes on with it. Until then no operation may build on a part of it.
                 self.store.poison();
             } else {
                 self.is_named = false;
@@ -332,9 +387,14 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// The map of this number in the batch.
+    fn engine(&self, map: u8) -> &'a Engine<Single> {
+        &self.maps[usize::from(map)].engine
+    }
+
     /// Step 3; the intent's name.
     fn write_intent(&mut self) -> Result<u64> {
-        let value = encode(&self.slots, |map| self.maps[usize::from(map)].map);
+        let value = encode(&self.slots, |map| self.engine(map).map);
         if value.len() > MAX_VALUE_BYTES {
             let (bytes, limit_bytes) = (value.len() as u64, MAX_VALUE_BYTES as u64);
             return Err(ErrorKind::TooLarge { what: "batch", bytes, limit_bytes }.into());
@@ -350,7 +410,7 @@ impl<'a> Batch<'a> {
     /// Steps 7 and u4.
     fn end(mut self, is_done: bool) {
         if self.is_named {
-            // What it names is needed at the next open.
+            // The next open needs the records that it names.
             return;
         }
         if is_done {
@@ -360,32 +420,68 @@ impl<'a> Batch<'a> {
         }
         let mut free = if is_done { self.gone } else { self.written };
         free.extend(Some(self.intent).filter(|off| *off != 0));
-        free.into_iter().for_each(|off| self.maps[0].release(off));
+        free.into_iter().for_each(|off| self.maps[0].engine.release(off));
     }
 }
 
+/// Calls `f` with each run of what belongs to one map.
+#[inline(always)]
+fn for_runs<'a, T>(
+    all: &'a [T],
+    maps: usize,
+    map: impl Fn(&T) -> u8,
+    mut f: impl FnMut(&'a [T]) -> Result<()>,
+) -> Result<()> {
+    if maps == 1 { f(all) } else { all.chunk_by(|a, b| map(a) == map(b)).try_for_each(f) }
+}
+
 /// Step 5.
-fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Result<()> {
+fn redo<'a>(
+    slots: &[Slot],
+    maps: usize,
+    engine: impl Fn(&Slot) -> &'a Engine<Single>,
+) -> Result<()> {
     let is_held = slots.len() <= HELD;
-    for is_put in [true, false] {
-        for slots in slots.chunk_by(|a, b| a.map == b.map) {
-            let engine = engine(&slots[0]);
-            for slots in slots.chunks(PREFETCHED) {
-                let mut hashes = [0; PREFETCHED];
-                let mut count = 0;
-                let due = || slots.iter().filter(|slot| slot.new.is_some() == is_put);
-                for (h, slot) in hashes.iter_mut().zip(due()) {
-                    *h = slot.h;
-                    count += 1;
-                }
-                if !is_held {
-                    engine.index.prefetch(&hashes[..count]);
-                }
-                due().try_for_each(|slot| slot.set(engine, slot.new))?;
-            }
-        }
+    let has_new = |slot: &Slot| slot.new_payload().is_some();
+    let is_put_only = slots.iter().all(has_new);
+    for is_put in [true, false].into_iter().take(if is_put_only { 1 } else { 2 }) {
+        for_runs(
+            slots,
+            maps,
+            |slot| slot.map,
+            |slots| {
+                let due = slots.iter().filter(|slot| has_new(slot) == is_put);
+                change_all(engine(&slots[0]), due, Slot::new_payload, is_held)
+            },
+        )?;
     }
     Ok(())
+}
+
+/// Gives all of these slots, of one map, these payloads, or removes them, in this order.
+fn change_all<'a>(
+    engine: &Engine<Single>,
+    due: impl Iterator<Item = &'a Slot>,
+    payload: fn(&Slot) -> Option<u64>,
+    is_held: bool,
+) -> Result<()> {
+    let change = |hashes: &[u64], payloads: &[Option<u64>]| {
+        if !is_held {
+            engine.index.prefetch(hashes);
+        }
+        engine.index.change_in_batch(hashes, payloads)
+    };
+    let (mut hashes, mut payloads) = ([0; PREFETCHED], [None; PREFETCHED]);
+    let mut count = 0;
+    for slot in due {
+        (hashes[count], payloads[count]) = (slot.h, payload(slot));
+        count += 1;
+        if count == PREFETCHED {
+            change(&hashes, &payloads)?;
+            count = 0;
+        }
+    }
+    if count > 0 { change(&hashes[..count], &payloads[..count]) } else { Ok(()) }
 }
 
 /// The hashes of intents: those of the pool, of whatever maps.
@@ -398,10 +494,16 @@ fn undo<'a>(
     store: &dyn Store,
     name: u64,
     slots: &[Slot],
+    maps: usize,
     engine: impl Fn(&Slot) -> &'a Engine<Single>,
 ) -> Result<()> {
     store.set_batch(name | UNDO)?;
-    slots.iter().try_for_each(|slot| slot.set(engine(slot), slot.old))?;
+    for_runs(
+        slots,
+        maps,
+        |slot| slot.map,
+        |slots| change_all(engine(&slots[0]), slots.iter(), Slot::old, true),
+    )?;
     store.set_batch(0)
 }
 
@@ -409,16 +511,21 @@ fn undo<'a>(
 fn encode(slots: &[Slot], number: impl Fn(u8) -> u8) -> Vec<u8> {
     let mut words: Vec<[u8; 8]> = Vec::with_capacity(slots.len() * 3 + slots.len() / GROUP + 2);
     for slots in slots.chunk_by(|a, b| a.map == b.map).flat_map(|slots| slots.chunks(GROUP)) {
-        let flags = slots.iter().rev().fold(0, |flags, slot| {
-            flags << 2 | u64::from(slot.new.is_some()) << 1 | u64::from(slot.old.is_some())
-        });
         let map = u64::from(number(slots[0].map));
-        let head = flags | (slots.len() as u64) << COUNT_SHIFT | map << MAP_SHIFT;
-        words.push(head.to_le_bytes());
-        for slot in slots {
-            words.push(slot.h.to_le_bytes());
-            words.extend([slot.old, slot.new].into_iter().flatten().map(u64::to_le_bytes));
+        let mut head = (slots.len() as u64) << COUNT_SHIFT | map << MAP_SHIFT;
+        let (mut group, mut count) = ([0; 1 + 3 * GROUP], 1);
+        for (i, slot) in slots.iter().enumerate() {
+            head |= u64::from(slot.has) << (2 * i);
+            group[count] = slot.h;
+            count += 1;
+            for (i, payload) in slot.payloads.iter().enumerate() {
+                // The next value overwrites a payload that it does not have.
+                group[count] = *payload;
+                count += usize::from(slot.has >> i & 1);
+            }
         }
+        group[0] = head;
+        words.extend(group[..count].iter().map(|word| word.to_le_bytes()));
     }
     words.into_flattened()
 }
@@ -435,7 +542,7 @@ fn decode(value: &[u8]) -> Option<Vec<Slot>> {
             let mut next_if = |is_there| if is_there { words.next().map(Some) } else { Some(None) };
             let (h, old) = (next_if(true)??, next_if(flags & 1 != 0)?);
             let new = next_if(flags & 2 != 0)?;
-            slots.push(Slot { map, h, old, new });
+            slots.push(Slot::new(map, h, old, new));
         }
     }
     rest.is_empty().then_some(slots)
@@ -448,7 +555,7 @@ pub(crate) struct Pending {
     slots: Vec<Slot>,
 }
 
-/// Reads and verifies what a crash has left of a batch, before anything is written. `is_map` says of a number if
+/// Reads and verifies a batch that a crash has left, before anything is written. `is_map` says of a number if
 /// the pool has a map of it, which is no multimap.
 ///
 /// A pool that pages may be missing of is opened without the batch, where damage keeps it from that.
@@ -476,7 +583,7 @@ pub(crate) fn pending(
     }
 }
 
-/// Ends such a batch, when all maps are recovered and before anything else is written. What it was to put is put
+/// Ends such a batch, when all maps are recovered and before anything else is written. Its puts are done
 /// where there is room, else it is undone. A reader does so in its own copy of the pool.
 pub(crate) fn recover(
     store: &Arc<dyn Store>,
@@ -500,14 +607,14 @@ pub(crate) fn recover(
     }
     store.recover_copy(true);
     let name = named & !UNDO;
-    let ended = if named == name && redo(&slots, engine).is_ok() {
+    let ended = if named == name && redo(&slots, engines.len(), engine).is_ok() {
         store.set_batch(0)
     } else {
-        undo(&**store, name, &slots, engine)
+        undo(&**store, name, &slots, engines.len(), engine)
     };
     let ended = if accept_suspect { ended.or_else(|_| store.set_batch(0)) } else { ended };
     store.recover_copy(false);
-    // What hangs on others may be more now, or less.
+    // More entries may hang on others now, or fewer.
     engines.values().for_each(|engine| *engine.lock_chained() = None);
     ended
 }
@@ -515,9 +622,9 @@ pub(crate) fn recover(
 /// A fault of batches that tests plant, to prove that it would be found; as those of Rewo-Hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Others write to what a batch changes.
+    /// Others write to the slots that a batch changes.
     GateOpen,
-    /// A batch reads what a writer that has the lock is about to change.
+    /// A batch reads a slot that a writer with the lock is about to change.
     LockUnseen,
 }
 

@@ -12,6 +12,7 @@ use super::maps::{Handle, OpenPool, with};
 use super::open::{self, CreateSpec};
 use super::settings::Settings;
 use super::spec::{MapSpec, Wanted, refused};
+use super::walk::Place;
 use super::{At, Engine, Kind, Member};
 use crate::index::IndexBase;
 
@@ -26,14 +27,11 @@ pub(crate) fn compact(
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
     let settings = &Settings { read_only: false, ..settings.clone() };
-    let (old, old_lock) = open::make(settings, wanted, At::Existing(path))?;
-    if old.store.facts().suspect {
-        return refused("a suspect pool is not compacted: dump it into a new one");
-    }
+    let (old, old_lock) = open_old(settings, wanted, path)?;
     let aside = aside(path);
-    // Only the holder of the old pool's lock compacts it: what is there was left by a crash.
+    // Only the holder of the old pool's lock compacts it: a file there was left by a crash.
     remove(&aside)?;
-    // The new pool stays locked until its name is on the disk: what is acknowledged in it before
+    // The new pool stays locked until its name is on the disk: changes acknowledged in it before
     // could be lost with the name.
     let replaced = copy_all(&old, &aside, settings, watch)
         .and_then(|new| old_lock.map_or(Ok(()), |old| new.replace(&old)));
@@ -42,6 +40,27 @@ pub(crate) fn compact(
         let _ = remove(&aside);
     }
     replaced
+}
+
+/// See [`Options::compact_to`](crate::Options::compact_to).
+pub(crate) fn compact_to(
+    settings: &Settings,
+    wanted: Wanted,
+    (path, to): (&Path, &Path),
+    watch: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let settings = &Settings { read_only: true, ..settings.clone() };
+    let (old, _lock) = open_old(settings, wanted, path)?;
+    copy_all(&old, to, settings, watch)?.publish()
+}
+
+/// The pool to be copied, and its lock.
+fn open_old(settings: &Settings, wanted: Wanted, path: &Path) -> Result<open::Made> {
+    let made = open::make(settings, wanted, At::Existing(path))?;
+    if made.0.store.facts().suspect {
+        return refused("a suspect pool is not compacted: dump it into a new one");
+    }
+    Ok(made)
 }
 
 /// The longest name to which more may be added: file systems know names of up to 255 bytes.
@@ -126,17 +145,17 @@ fn spec_of<K: Kind>(engine: &Engine<K>, settings: &Settings) -> MapSpec {
 /// Copies all entries into a new map.
 fn copy<K: Kind>(old: &Engine<K>, new: Handle<K>, watch: &mut dyn FnMut(u64)) -> Result<()> {
     let (mut words, mut pairs) = (Vec::new(), Vec::new());
-    // Records are copied by lookups, from which damage may hide what the walk meets. What cannot be mended, as in a
-    // full pool, stays as it is.
+    // Records are copied by lookups, from which damage may hide entries that the walk meets. Damage that cannot be
+    // mended, as in a full pool, stays.
     let _ = old.index.mend();
     each_hash(old, &mut |unit| {
         let slots = unit.len() as u64;
         K::take(old, unit, &mut words, &mut pairs)?;
         for (h, v) in words.drain(..) {
-            K::add_word(&new, h, v)?;
+            K::add_word(&new.engine, h, v)?;
         }
         for (key, value) in pairs.drain(..) {
-            K::add_pair(&new, &key, &value)?;
+            K::add_pair(&new.engine, &key, &value)?;
         }
         watch(slots);
         Ok(())
@@ -146,41 +165,17 @@ fn copy<K: Kind>(old: &Engine<K>, new: Handle<K>, watch: &mut dyn FnMut(u64)) ->
 /// A closure over the slots of one hash.
 type OfHash<'a, S> = &'a mut dyn FnMut(&mut Vec<(u64, S)>) -> Result<()>;
 
-/// The largest units, in slots, of which one is many ranges.
-const SMALL_UNIT: u64 = 64;
-
-/// Calls `f` with the slots of each hash, ranges of hashes in the order of their reversed bits: each halves
-/// the widest gap between those before it. In the order of hashes the new index would be full at one end
-/// and empty at the other, and its directory outgrow its bound.
+/// Calls `f` with the slots of each hash.
 fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
-    let stats = old.index.stats();
-    let slots = stats.slots_used;
-    let units: u64 = stats.depths.iter().sum();
-    let is_by_hash = units != 0;
-    let range_bits = if !is_by_hash {
-        // Positions are not hashes, but units begin at multiples of the first one's length.
-        old.index.scan(0, &mut Vec::new())?.map_or(0, |next| u64::BITS - next.ilog2())
-    } else if slots / units <= SMALL_UNIT {
-        // A slot or two a range: more of them at once would already split a unit of few.
-        slots.max(1).ilog2()
-    } else {
-        units.ilog2()
-    };
     let (mut found, mut of_one) = (Vec::new(), Vec::new());
-    for i in 0..1_u64 << range_bits {
-        let first = i.reverse_bits();
-        let last = first | (u64::MAX >> range_bits);
-        let mut at = Some(first);
-        while let Some(from) = at.filter(|at| *at <= last) {
-            found.clear();
-            at = old.index.scan(from, &mut found)?;
-            let is_beyond = |(h, _): &(u64, K::Slot)| is_by_hash && *h > last;
-            let end = found.iter().position(is_beyond).unwrap_or(found.len());
-            for slots in found[..end].chunk_by(|a, b| a.0 == b.0) {
-                of_one.clear();
-                of_one.extend_from_slice(slots);
-                f(&mut of_one)?;
-            }
+    let mut at = Some(Place::first_of_copy(&*old.index));
+    while let Some(place) = at {
+        found.clear();
+        at = place.step(&*old.index, &mut found)?;
+        for slots in found.chunk_by(|a, b| a.0 == b.0) {
+            of_one.clear();
+            of_one.extend_from_slice(slots);
+            f(&mut of_one)?;
         }
     }
     Ok(())
@@ -273,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_call_fails_a_whole_pool_has_the_name() {
+    fn if_any_call_fails_a_whole_pool_has_the_name() {
         const EIO: i32 = 5;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("map.pool");

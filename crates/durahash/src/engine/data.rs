@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn other_bytes_are_refused() {
         assert_eq!(u8::from_word(256), None);
         assert_eq!(i8::from_word(u64::MAX), None);
         assert_eq!(bool::from_word(2), None);

@@ -40,10 +40,17 @@ impl Design {
     /// ```
     pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea, Design::Esh, Design::Rewo];
 
-    /// The sizes of a new pool's parts. A segment of Pea Hash is an extent, so that its extents are larger.
+    /// The sizes of a new pool's parts.
     pub(crate) fn geometry(self) -> Geometry {
-        let extent_shift = if self == Design::Pea { 19 } else { 16 };
-        Geometry { extent_shift, ..Geometry::default() }
+        self.geometry_in(16)
+    }
+
+    /// The same in a pool that has such extents already. A segment of Pea Hash is half a mebibyte.
+    pub(crate) fn geometry_in(self, extent_shift: u8) -> Geometry {
+        const SEGMENT_BYTES: u64 = 512 << 10;
+        let extents = (SEGMENT_BYTES >> extent_shift).clamp(1, 8) as u8;
+        let buckets = if self == Design::Pea { extents } else { 0 };
+        Geometry { extent_shift, buckets, ..Geometry::default() }
     }
 
     /// The number in the superblock.

@@ -17,7 +17,7 @@ use super::known::Known;
 use super::record::{Short, Store, copy_short, offset};
 use crate::index::{
     Finding, Gone, Index, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room,
-    Updater, Values,
+    Updater, Values, WalkOrder,
 };
 
 /// An index whose lookups also reach the records.
@@ -130,6 +130,14 @@ impl<I: IndexBase, M: Medium> IndexBase for Durable<I, M> {
         self.index.give_back()
     }
 
+    fn position(&self, h: u64) -> u64 {
+        self.index.position(h)
+    }
+
+    fn walk_order(&self) -> WalkOrder {
+        self.index.walk_order()
+    }
+
     fn behind(&self, at: u64) -> Option<Option<u64>> {
         self.index.behind(at)
     }
@@ -167,8 +175,12 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
         self.changed(|index| index.update(h, room, f))
     }
 
-    fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        self.index.look_in_batch(h, room)
+    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+        self.index.look_in_batch(h, rooms, out);
+    }
+
+    fn change_in_batch(&self, h: &[u64], payloads: &[Option<u64>]) -> Result<()> {
+        self.changed(|index| index.change_in_batch(h, payloads))
     }
 }
 

@@ -19,8 +19,8 @@ use super::records::{Record, always};
 use super::{Engine, Single};
 use crate::index::Change;
 
-/// Keys that share one hash, at most: every operation on one of them reads those before it. Only who knows the
-/// pool's seed finds so many.
+/// Keys that share one hash, at most: every operation on one of them reads those before it. So many are found only
+/// with the pool's seed.
 const CHAIN_MAX: usize = 256;
 
 /// When a change shall be made.
@@ -59,7 +59,7 @@ pub(crate) struct Edit<'a> {
     pub(crate) again: Option<Again>,
 }
 
-/// Why a change has to be tried again: what it waits for must not be waited for under a lock.
+/// Why a change has to be tried again: it must not wait under a lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Again {
     /// No space without growth while a sweep is pending.
@@ -154,8 +154,8 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// Leaves the blocks of what it wrote, and of what goes, to the batch that it is a part of. By how much the
-    /// number of chained records changes.
+    /// Leaves the blocks of its new records, and of those that go, to the batch that it is a part of. Returns the
+    /// change of the number of chained records.
     pub(crate) fn leave_to_batch(self, written: &mut Vec<u64>, gone: &mut Vec<u64>) -> i64 {
         written.extend(self.draft.map(|(_, off)| off));
         written.extend(self.copies);
@@ -172,7 +172,7 @@ impl<'a> Edit<'a> {
         self.engine.with_room(|| self.engine.records.alloc(draft))
     }
 
-    /// Does what `decide` says of the key, whose slot has this payload. `room` keeps the new value.
+    /// Changes the key, whose slot has this payload, as `decide` says. `room` keeps the new value.
     pub(crate) fn decide(
         &mut self,
         payload: Option<u64>,
@@ -334,7 +334,7 @@ impl<'a> Edit<'a> {
         Ok(change)
     }
 
-    /// The change is durable: what it replaced is free.
+    /// The change is durable: frees the records that it replaced.
     pub(crate) fn finish(mut self) {
         if let Some(count) = self.chained.as_deref_mut() {
             *count = count.map(|count| count.saturating_add_signed(self.by));
@@ -347,7 +347,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The change was not made: what it wrote is free.
+    /// The change was not made: frees its new records.
     pub(crate) fn abandon(self) {
         if let Some((_, off)) = self.draft {
             self.engine.release(off);

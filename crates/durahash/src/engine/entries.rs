@@ -1,24 +1,25 @@
-//! Iteration in the order of hashes.
+//! Iteration, unit by unit.
 //!
-//! The cursor is a hash, not a place: an index gives the slots of the unit that covers it, in order,
-//! and where the next unit begins. Units may split and merge between two steps; the hashes that were
-//! given stay below the cursor and the others above it. So a key that is there throughout is given
-//! exactly once, whatever moves. All entries of one hash of a multimap are given together, as they
-//! are at one instant.
+//! The cursor is the place of a hash in an order (`walk.rs`), not the place of a unit. So a key that is there throughout
+//! is given exactly once, whatever moves. All entries of one hash of a multimap are given together, as they are at one
+//! instant.
 
 use durahash_media::{Error, Result};
 
-use super::Kind;
 use super::data::{Data, no_value};
 use super::maps::Handle;
 use super::records::Pair;
-use crate::index::IndexBase;
+use super::walk::Place;
+use super::{Engine, Kind};
 
 /// Entries, one unit after the other.
 pub(crate) struct Entries<E: Kind> {
-    engine: Handle<E>,
+    handle: Handle<E>,
     /// Where the next unit begins.
-    at: Option<u64>,
+    at: Option<Place>,
+    /// How many units in a row may have no entries, and how many still may.
+    most_empty_units: u64,
+    empty_units: u64,
     /// The rest of this one, in reverse.
     unit: Vec<(u64, E::Slot)>,
     /// Entries that were found: hash and value, where they are words,
@@ -35,26 +36,35 @@ enum Entry {
 }
 
 impl<E: Kind> Entries<E> {
-    pub(crate) fn new(engine: Handle<E>) -> Self {
-        Self::from(engine, 0)
+    pub(crate) fn new(handle: Handle<E>) -> Self {
+        let at = Place::first(&*handle.engine.index);
+        Self::from(handle, at, u64::MAX)
     }
 
-    /// Those from the unit at `at` on.
-    pub(crate) fn from(engine: Handle<E>, at: u64) -> Self {
-        let (words, pairs) = (Vec::new(), Vec::new());
-        Entries { engine, at: Some(at), unit: Vec::new(), words, pairs, damage: None }
+    /// Those from a place on, up to so many units in a row that have none.
+    pub(crate) fn from(handle: Handle<E>, at: Place, most_empty_units: u64) -> Self {
+        let (unit, words, pairs) = (Vec::new(), Vec::new(), Vec::new());
+        let empty_units = most_empty_units;
+        let at = Some(at);
+        Entries { handle, at, most_empty_units, empty_units, unit, words, pairs, damage: None }
     }
 
     /// Where the next unit begins, if there is one; `None` while entries of this one are left.
-    pub(crate) fn next_unit(&self) -> Option<Option<u64>> {
+    pub(crate) fn next_unit(&self) -> Option<Option<Place>> {
         let is_done = self.unit.is_empty() && self.words.is_empty() && self.pairs.is_empty();
         (is_done && self.damage.is_none()).then_some(self.at)
     }
 
-    fn next(&mut self) -> Option<Result<Entry>> {
+    /// The next entry, as `f` makes it of what was found.
+    fn next<T>(&mut self, f: impl FnOnce(&Engine<E>, Entry) -> Result<T>) -> Option<Result<T>> {
+        let found = self.find()?;
+        Some(self.handle.run(|engine| f(engine, found?)))
+    }
+
+    fn find(&mut self) -> Option<Result<Entry>> {
         loop {
             if let Some((h, v)) = self.words.pop() {
-                return Some(Ok(Entry::Words(self.engine.mix.unmix(h), v)));
+                return Some(Ok(Entry::Words(self.handle.engine.mix.unmix(h), v)));
             }
             if let Some(pair) = self.pairs.pop() {
                 return Some(Ok(Entry::Bytes(pair)));
@@ -64,18 +74,23 @@ impl<E: Kind> Entries<E> {
             }
             if self.unit.is_empty() {
                 let at = self.at?;
-                match self.engine.index.scan(at, &mut self.unit) {
+                match at.step(&*self.handle.engine.index, &mut self.unit) {
                     Ok(next) => self.at = next,
                     Err(e) => {
-                        self.at = self.engine.index.behind(at).flatten();
                         self.unit.clear();
+                        self.at = at.behind(&*self.handle.engine.index).flatten();
                         return Some(Err(e));
                     }
                 }
+                if self.unit.is_empty() {
+                    self.empty_units = self.empty_units.checked_sub(1)?;
+                    continue;
+                }
+                self.empty_units = self.most_empty_units;
                 self.unit.reverse();
             }
-            let Entries { engine, unit, words, pairs, .. } = self;
-            self.damage = E::take(engine, unit, words, pairs).err();
+            let Entries { handle, unit, words, pairs, .. } = self;
+            self.damage = E::take(&handle.engine, unit, words, pairs).err();
         }
     }
 
@@ -83,24 +98,24 @@ impl<E: Kind> Entries<E> {
     pub(crate) fn next_typed<K: Data + ?Sized, V: Data + ?Sized>(
         &mut self,
     ) -> Option<Result<(K::Owned, V::Owned)>> {
-        Some(self.next()?.and_then(|entry| {
+        self.next(|_, entry| {
             let (key, value) = match entry {
                 Entry::Words(key, value) => (K::from_word(key), V::from_word(value)),
                 Entry::Bytes((key, value)) => (K::from_vec(key), V::from_vec(value)),
             };
             key.zip(value).ok_or_else(no_value)
-        }))
+        })
     }
 
     /// The texts of the next key and value.
     pub(crate) fn next_texts(&mut self) -> Option<Result<Pair>> {
-        Some(self.next()?.and_then(|entry| {
-            let (key, value) = (self.engine.key, self.engine.value);
+        self.next(|engine, entry| {
+            let (key, value) = (engine.key, engine.value);
             let (k, v) = match entry {
                 Entry::Words(k, v) => (key.unword(k)?, value.unword(v)?),
                 Entry::Bytes(pair) => pair,
             };
             Ok((key.show(k)?, value.show(v)?))
-        }))
+        })
     }
 }

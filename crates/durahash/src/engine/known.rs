@@ -30,7 +30,7 @@ impl Known {
     #[inline(always)]
     pub(crate) fn has(&self, off: u64) -> bool {
         let (row, word, bit) = place(off);
-        // With what the thread that has set the bit had seen and done before.
+        // With all that the thread that set the bit had seen and done before.
         let is_set = |row: &[AtomicU64; 8]| row[word].load(Ordering::Acquire) & bit != 0;
         off.is_multiple_of(1 << STEP_SHIFT) && self.0.get(row).is_some_and(is_set)
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_of_a_record_is_never_known() {
+    fn other_places_are_never_known() {
         let known = Known::new(1 << 20).unwrap();
         for off in [8, 24, 1 << 21, 1 << 47, u64::MAX] {
             known.add(off);

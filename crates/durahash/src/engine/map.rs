@@ -72,7 +72,7 @@ impl Kind for Single {
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
-        // Of a chain that was changed since the scan, the writer has marked what it had.
+        // The writer of a chain that was changed since the scan has marked its old records.
         for (h, payload) in unit {
             engine.store.mark(offset(*payload))?;
             if is_chained(*payload) || engine.records.is_displaced(*payload) {
@@ -120,7 +120,7 @@ impl Kind for Single {
     ) -> Result<HashSet<u64>> {
         engine.index.check(found)?;
         let slots = match engine.index.len() {
-            // What keeps them from being counted was found.
+            // `check` has found the damage that keeps them from being counted.
             Err(e) if is_damage(&e) => 0,
             len => len?,
         };
@@ -200,7 +200,7 @@ impl Engine<Single> {
         self.index.look_once(known, self.records.hashes.h(key_hash), key, out)
     }
 
-    /// Copies the value of `key` into `out`; whether there is one.
+    /// Copies the value of `key` into `out`; true if there is one.
     pub(crate) fn get_bytes(
         &self,
         key: &[u8],
@@ -229,7 +229,7 @@ impl Engine<Single> {
         Ok(found.is_some())
     }
 
-    /// Starts to fetch the records of a few hashes, after what the index has of them. `room` is as
+    /// Starts to fetch the records of a few hashes, after a lookup of their payloads. `room` is as
     /// long as `hashes`.
     pub(crate) fn prefetch_records(&self, hashes: &[u64], room: &mut [Option<u64>]) -> Result<()> {
         self.index.get_many(hashes, room)?;
@@ -259,7 +259,7 @@ impl Engine<Single> {
         Ok(found)
     }
 
-    /// Makes `new` the value of `key`, or removes the key, as `rule` allows. What it had goes to
+    /// Makes `new` the value of `key`, or removes the key, as `rule` allows. Its old value goes to
     /// `old`, if [`Outcome::Done`]; empty where it had nothing, with the second answer false.
     pub(crate) fn change(
         &self,
@@ -291,7 +291,7 @@ impl Engine<Single> {
             _ => Room::None,
         };
         loop {
-            // What a try before this one has found.
+            // Forgets the value that an earlier try found.
             old.iter_mut().for_each(|old| old.clear());
             let draft = new.map(|value| Draft { key_hash, key, value, next: 0 });
             let mut edit = Edit::new(self, h, key, rule, draft)?;
@@ -474,7 +474,7 @@ impl Engine<Single> {
         })
     }
 
-    /// A piece of background work; whether more is waiting.
+    /// Does a piece of background work; true if more is waiting.
     pub(crate) fn step(&self) -> Result<bool> {
         Ok(self.sweep_step()? | self.index.step()?)
     }
@@ -484,7 +484,7 @@ impl Engine<Single> {
         self.store.writable()?;
         self.batch(|| {
             self.index.mend()?;
-            // Once more, for what damage made two slots of: the first walk removes one of them.
+            // Once more, for hashes that damage gave two slots: the first walk removes one of them.
             for _ in 0..2 {
                 self.each_slot(&mut |h, _| {
                     while !self.clear_slot(h)? {
@@ -502,7 +502,7 @@ impl Engine<Single> {
         })
     }
 
-    /// The offsets of the records that hang on slot `h`, which nobody changes; false where damage hides some.
+    /// The offsets of the records that hang on slot `h`, which no thread changes; false where damage hides some.
     fn own_records(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<bool> {
         let mut key = Vec::new();
         is_whole(self.records.walk((h, payload), &|| true, &mut |record| {

@@ -1,17 +1,16 @@
 //! The maps of a pool that is open, and what they share: finding free record space, and the close.
 //!
 //! All of them are opened with the pool, used or not: their records share the space that is found to be
-//! free. What a design puts off, it recovers later. The pool stays open as long as a handle of any of its
-//! maps is left, and is closed by the last.
+//! free. A design recovers later the state that its open put off. The pool stays open as long as a handle of any of
+//! its maps is left, and is closed by the last.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use durahash_media::{ErrorKind, Format, Result};
+use durahash_media::{Error, ErrorKind, Format, Result};
 
 use super::data::Type;
 use super::design::Design;
@@ -25,11 +24,26 @@ use crate::index::Finding;
 
 /// A map and the pool that it keeps open.
 pub(crate) struct Handle<K: Kind> {
-    engine: Arc<Engine<K>>,
+    pub(crate) engine: Arc<Engine<K>>,
     pool: Arc<OpenPool>,
 }
 
 impl<K: Kind> Handle<K> {
+    /// Runs an operation. Its error names the pool's file, if it is about that.
+    #[inline(always)]
+    pub(crate) fn run<T>(&self, f: impl FnOnce(&Engine<K>) -> Result<T>) -> Result<T> {
+        f(&self.engine).map_err(|e| self.named(e))
+    }
+
+    /// An error that names the pool's file, unless it is about what the caller gave.
+    #[cold]
+    fn named(&self, e: Error) -> Error {
+        match e.kind() {
+            ErrorKind::Text { .. } | ErrorKind::TooLarge { .. } => e,
+            _ => e.at_path(self.engine.store.path()),
+        }
+    }
+
     /// The pool.
     pub(crate) fn pool(&self) -> &Arc<OpenPool> {
         &self.pool
@@ -46,15 +60,6 @@ impl<K: Kind> Handle<K> {
 impl<K: Kind> Clone for Handle<K> {
     fn clone(&self) -> Self {
         Handle { engine: Arc::clone(&self.engine), pool: Arc::clone(&self.pool) }
-    }
-}
-
-impl<K: Kind> Deref for Handle<K> {
-    type Target = Engine<K>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Engine<K> {
-        &self.engine
     }
 }
 
@@ -82,7 +87,7 @@ fn check_own<K: Kind>(
     K::check_own(engine, found, watch)
 }
 
-/// What is said of a map in a list of them.
+/// A map in a list of them.
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) is_multimap: bool,
@@ -103,7 +108,7 @@ pub struct OpenPool {
     sweep_at: Mutex<(u8, u64)>,
     /// True from when all maps are recovered until the close.
     is_open: AtomicBool,
-    /// The thread that warms the maps, and what stops it.
+    /// The thread that warms the maps, and its stop flag.
     warming: Mutex<Option<(Arc<AtomicBool>, JoinHandle<()>)>>,
     /// The process that opened it: a forked child has a copy of this, without the mapped file.
     process: u32,
@@ -131,7 +136,7 @@ impl OpenPool {
         self
     }
 
-    /// Has a thread make in DRAM what operations would make as they come to it.
+    /// Has a thread make the state in DRAM that operations would make as they come to it.
     pub(crate) fn warm(&self) {
         let members: Vec<Member> = self.members().values().cloned().collect();
         let stop = Arc::new(AtomicBool::new(false));
@@ -150,14 +155,14 @@ impl OpenPool {
         lock(&self.warming, &*self.store)
     }
 
-    /// Ends that, and says if there was something to end: nobody but the handles of a map keeps its engine from
+    /// Ends that, and says if there was something to end: only the handles of a map keep its engine from
     /// here on.
     fn stop_warming(&self) -> bool {
         let Some((stop, thread)) = self.warming().take() else {
             return false;
         };
         stop.store(true, Ordering::Relaxed);
-        // A panic was told, and what was not made is made by operations.
+        // A panic was told, and operations make the rest.
         let _ = thread.join();
         true
     }
@@ -258,7 +263,7 @@ impl OpenPool {
         handle: impl FnOnce(u8) -> Result<T>,
     ) -> Result<T> {
         let start = Instant::now();
-        // Nobody removes the map before it has its handle.
+        // No thread removes the map before it has its handle.
         let _changing = lock(&self.changing, &*self.store);
         let map = match self.create_once(name, spec, start) {
             Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => {
@@ -267,13 +272,18 @@ impl OpenPool {
             }
             made => made,
         }?;
-        self.store.settle()?;
+        self.store.wait_until_durable()?;
         handle(map)
     }
 
     fn create_once(self: &Arc<Self>, name: &str, spec: &MapSpec, start: Instant) -> Result<u8> {
         let mut format = spec.format();
         format.max_bytes = self.store.format().max_bytes;
+        // The default sizes are for the extents of a new pool.
+        if spec.geometry == spec.design.geometry() {
+            let extent_shift = self.store.format().geometry.extent_shift;
+            format.geometry = spec.design.geometry_in(extent_shift);
+        }
         let map = self.store.begin_map(name, &format)?;
         let made = self
             .start((map, &format), spec.design_options, true, start)
@@ -291,10 +301,10 @@ impl OpenPool {
     pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {
         let _changing = lock(&self.changing, &*self.store);
         self.store.rename_map(self.number(name)?, new)?;
-        self.store.settle()
+        self.store.wait_until_durable()
     }
 
-    /// Removes a map that nobody has open.
+    /// Removes a map that is not open.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         let _changing = lock(&self.changing, &*self.store);
         let map = self.number(name)?;
@@ -326,13 +336,13 @@ impl OpenPool {
             self.members().insert(map, member);
             return Err(e);
         }
-        let settled = self.store.settle();
-        // What damage hides is found by the sweep of the next open.
+        let waited = self.store.wait_until_durable();
+        // The sweep of the next open finds the space that damage hides.
         let _ = with!(&member, engine => engine.free_records());
         drop(sweeping);
         drop(member);
         self.store.finish_removal(map)?;
-        settled.and_then(|()| self.store.settle())
+        waited.and_then(|()| self.store.wait_until_durable())
     }
 
     /// The map of this number, if it is one and no multimap.
@@ -387,7 +397,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// A piece of background work of any map; whether more is waiting.
+    /// Does a piece of background work of any map; true if more is waiting.
     pub(crate) fn step(&self) -> Result<bool> {
         let _changing = lock(&self.changing, &*self.store);
         let mut more = self.sweep_step()?;
@@ -405,10 +415,11 @@ impl OpenPool {
 
     /// Closes the pool, if this is the last that keeps it open.
     pub(crate) fn close_last(self: Arc<Self>) -> Result<()> {
-        Arc::into_inner(self).map_or(Ok(()), |pool| pool.close())
+        Arc::into_inner(self)
+            .map_or(Ok(()), |pool| pool.close().map_err(|e| e.at_path(pool.store.path())))
     }
 
-    /// Closes the pool, if that was not done; nobody uses it.
+    /// Closes the pool, if that was not done; it is not in use.
     fn close(&self) -> Result<()> {
         if self.process != std::process::id() {
             // Never dropped: that would unmap what this process has mapped in the file's place.
@@ -483,7 +494,7 @@ mod tests {
 
     use super::*;
 
-    /// What is warmed is warmed on, whether a map was removed meanwhile or refused to be.
+    /// The warming goes on, also if a map is removed meanwhile or its removal is refused.
     #[test]
     fn a_removal_does_not_end_the_warming_of_others() {
         let geometry = Geometry::default();

@@ -7,7 +7,7 @@
 //!   hash is a bijection of the key, the payload is the value.
 //! - Of byte strings: `map.rs` or `multi_map.rs`, which look for the key among the `records.rs` of its hash,
 //!   in the slot that the index has of it. `edit.rs` is a change of one key. Where keys and values have fixed
-//!   sizes, a record without a next one is a cell (`cell.rs`). What need not be verified again is in `known.rs`.
+//!   sizes, a record without a next one is a cell (`cell.rs`). `known.rs` says which records are verified.
 //! - Of several keys, all or none: `batch.rs`.
 //! - Of files: `open.rs`.
 //!
@@ -48,6 +48,7 @@ pub(crate) mod records;
 pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod text;
+pub(crate) mod walk;
 pub(crate) mod wrappers;
 
 pub(crate) mod spec;
@@ -123,7 +124,7 @@ pub(crate) trait Kind: Sized + 'static {
         true
     }
 
-    /// Marks what the slots of a unit, as they were a moment ago, keep from being free.
+    /// Marks the blocks in use by the slots of a unit, as they were a moment ago.
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Self::Slot)]) -> Result<()>;
 
     /// Frees the blocks that the slots of a unit name, of a map that is no more.
@@ -149,13 +150,13 @@ pub(crate) trait Kind: Sized + 'static {
     /// How many entries there are.
     fn len(engine: &Engine<Self>) -> Result<u64>;
 
-    /// Adds an entry of words to what holds no value of its key, or any number of them.
+    /// Adds an entry of words; a map has no value of its key yet, a multimap any number of them.
     fn add_word(engine: &Engine<Self>, h: u64, payload: u64) -> Result<()>;
 
     /// The same of an entry of byte strings.
     fn add_pair(engine: &Engine<Self>, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Leaves in the pool, before it is closed, what the next open can use.
+    /// Leaves state in the pool, before it is closed, that the next open can use.
     fn save(engine: &Engine<Self>);
 }
 
@@ -231,12 +232,13 @@ impl<M: Medium> Host for Arc<Pool<M>> {
 
 /// The maps of a pool, as one of them needs them.
 pub(crate) trait Peers: Send + Sync {
-    /// Marks the blocks of one more unit of one of the maps; whether more is left. Damage that hides slots ends
+    /// Marks the blocks of one more unit of one of the maps; true if more is left. Damage that hides slots ends
     /// it for this open: the pool grows then, and is full although there may be space.
     fn sweep_step(&self) -> Result<bool>;
 
-    /// Finds the free space that the pool does not know of yet: ends the sweep, lets the maps give back what they
-    /// put off, and takes back what is kept for further records. It may be called while a bucket is locked, if the sweep has ended.
+    /// Finds the free space that the pool does not know of yet: ends the sweep, lets the maps give back extents that
+    /// they put off, and takes back blocks kept for further records. It may be called while a bucket is locked, if the
+    /// sweep has ended.
     fn find_room(&self) -> Result<()>;
 
     /// True if there is one map.
@@ -249,7 +251,7 @@ fn lock<'a, T>(mutex: &'a Mutex<T>, store: &dyn Store) -> MutexGuard<'a, T> {
     loop {
         match mutex.try_lock() {
             Ok(guard) => return guard,
-            // What they guard is changed by one assignment.
+            // One assignment changes the data that they guard.
             Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
             Err(TryLockError::WouldBlock) => store.wait(),
         }
@@ -268,8 +270,8 @@ fn unnamed(off: u64) -> Finding {
     Finding { invariant: "REC-3", off, what: "block in use that no slot names".into() }
 }
 
-/// An index and its pool: what [`Map`](crate::Map), [`MultiMap`](crate::MultiMap) and the types with `Any`
-/// in their names are handles to.
+/// An index and its pool. [`Map`](crate::Map), [`MultiMap`](crate::MultiMap) and the types with `Any`
+/// in their names are handles to it.
 pub(crate) struct Engine<K: Kind> {
     pub(crate) index: Box<K::Index>,
     pub(crate) store: Arc<dyn Store>,
@@ -380,8 +382,8 @@ impl<K: Kind> Engine<K> {
         let batch = Batch(&*self.store);
         let done = f();
         drop(batch);
-        // Also after an error: what was done before it is durable.
-        self.store.settle()?;
+        // Also after an error: earlier changes are durable.
+        self.store.wait_until_durable()?;
         done
     }
 
@@ -390,11 +392,9 @@ impl<K: Kind> Engine<K> {
         self.store.writable()?;
         let entries = self.index.len()?.saturating_add(additional);
         let bytes = entries.saturating_mul(ENTRY_BYTES);
-        let max_bytes = self.format.max_bytes;
-        if bytes > self.store.max_bytes() {
-            let no_pool = Limit::Design("no pool has so many bytes");
-            let limit = if bytes > max_bytes { Limit::Pool { max_bytes } } else { no_pool };
-            return Err(Error::full(bytes, limit));
+        let max_bytes = self.store.max_bytes();
+        if bytes > max_bytes {
+            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
         self.with_room(|| self.index.reserve(entries))
     }
@@ -584,7 +584,7 @@ impl<K: Kind> Engine<K> {
         self.each_unit(&mut |slots| K::free_unit(self, slots))
     }
 
-    /// Marks the blocks of one more unit of one of the pool's maps; whether more is left.
+    /// Marks the blocks of one more unit of one of the pool's maps; true if more is left.
     pub(crate) fn sweep_step(&self) -> Result<bool> {
         match self.peers.upgrade() {
             Some(peers) if self.sweep_pending() => peers.sweep_step(),

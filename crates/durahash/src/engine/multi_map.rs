@@ -219,7 +219,7 @@ impl Keys for ByteKey<'_> {
 /// A closure over the slots of a hash.
 type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
 
-/// How many values are copied before it is asked whether that was in vain.
+/// Values that are copied between two checks that the copies still count.
 const ASKED_EVERY: usize = 64;
 
 /// Values of bytes that were copied, one behind the other.
@@ -317,7 +317,7 @@ impl Engine<Multi> {
         self.index.count(keys.h, &keys)
     }
 
-    /// Removes one value of `key`; whether it was there.
+    /// Removes one value of `key`; true if it was there.
     pub(crate) fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let keys = self.byte_key(key);
         let key_hash = self.records.hashes.key(key);
@@ -365,7 +365,7 @@ impl Engine<Multi> {
         Ok(count)
     }
 
-    /// Every key and value whose hash is `h`. What is damaged is reported after the others were
+    /// Every key and value whose hash is `h`. Damage is reported after the others were
     /// found.
     pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
         let mut copies: Vec<Result<(Record, Pair)>> = Vec::new();
@@ -417,7 +417,7 @@ impl Engine<Multi> {
         Ok(lists)
     }
 
-    /// Marks what the slots of a hash, as they were a moment ago, keep from being free.
+    /// Marks the blocks in use by the slots of a hash, as they were a moment ago.
     fn mark_hash(&self, h: u64, slots: &[(u64, Scanned)]) -> Result<()> {
         let mut values = Values::default();
         let mut many = false;
@@ -432,8 +432,8 @@ impl Engine<Multi> {
         }
         self.mark_records(&values.payloads)?;
         if many {
-            // What cannot be reached through damage cannot be read either: nothing is lost by
-            // leaving it unmarked, and the damage must not keep the space of all others.
+            // Values that damage cuts off cannot be read either: nothing is lost by leaving
+            // them unmarked, and the damage must not keep the space of all others.
             is_whole(self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(())))?;
         }
         for off in values.buffers {
@@ -451,7 +451,7 @@ impl Engine<Multi> {
         names.iter().try_for_each(|name| self.store.mark(offset(*name)).map(drop))
     }
 
-    /// A piece of background work; whether more is waiting.
+    /// Does a piece of background work; true if more is waiting.
     pub(crate) fn step(&self) -> Result<bool> {
         self.sweep_step()
     }
@@ -497,7 +497,7 @@ impl Engine<Multi> {
         values: &Values,
         found: &mut dyn FnMut(Finding),
     ) {
-        // Every key, and whether it has a value in a slot.
+        // Every key, and true if it has a value in a slot.
         let mut keys = BTreeMap::<Vec<u8>, bool>::new();
         for name in &values.payloads {
             match self.records.load_of(h, *name) {

@@ -61,7 +61,7 @@ fn create_in_memory(settings: &Settings, wanted: Wanted) -> Result<Arc<OpenPool>
         return Err(ErrorKind::NoDax.into());
     }
     let spec = CreateSpec::new(settings, wanted)?;
-    create_on(Dram::new(settings.max_bytes.unwrap_or(u64::MAX))?, &spec)
+    create_on(settings.max_bytes.map_or_else(Dram::of_all_memory, Dram::new)?, &spec)
 }
 
 fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<OpenPool>> {

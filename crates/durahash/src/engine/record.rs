@@ -177,7 +177,7 @@ impl Hashes {
         self.mix.mix(self.mix.mix(self.bytes.hash(value) ^ key_hash.hash) ^ key_hash.first)
     }
 
-    /// The checksum of a record. Each step is a bijection of what it adds, so that no change of one
+    /// The checksum of a record. Each step is a bijection of the part that it adds, so that no change of one
     /// of them goes unseen.
     pub(crate) fn checksum(&self, key_hash: KeyHash, lengths: u64, next: u64, value: &[u8]) -> u64 {
         let sum = self.mix.mix(self.bytes.hash(value) ^ lengths);
@@ -216,7 +216,7 @@ pub(crate) struct PoolFacts {
     pub(crate) log: Option<LogStats>,
 }
 
-/// A pool, its medium forgotten: what stands above the designs is compiled once for all media.
+/// A pool, its medium forgotten: the code above the designs is compiled once for all media.
 pub(crate) trait Store: Send + Sync {
     /// As [`Pool::format`].
     fn format(&self) -> &Format;
@@ -249,7 +249,7 @@ pub(crate) trait Store: Send + Sync {
     /// Starts to fetch these bytes.
     fn prefetch(&self, off: u64, bytes: u64);
     /// Loads the header of the record that has this name, checks its lengths against the block, and
-    /// that it is the one that is meant. What follows the header is on its way then.
+    /// that it is the one that is meant. The bytes behind the header are on their way then.
     fn header(&self, name: u64) -> Result<Header>;
     /// As [`Pool::block_bytes`].
     fn block_bytes(&self, off: u64) -> Result<u64>;
@@ -301,7 +301,7 @@ pub(crate) trait Store: Send + Sync {
     /// As [`Memory::defer`](durahash_media::Memory::defer).
     fn defer(&self, defer: bool);
     /// As [`Memory::wait_until_durable`](durahash_media::Memory::wait_until_durable).
-    fn settle(&self) -> Result<()>;
+    fn wait_until_durable(&self) -> Result<()>;
     /// As [`Medium::sync`], of everything.
     fn sync(&self) -> Result<()>;
     /// As [`Pool::is_read_only`].
@@ -533,7 +533,7 @@ impl<M: Medium> Store for Pool<M> {
         self.medium().defer(defer);
     }
 
-    fn settle(&self) -> Result<()> {
+    fn wait_until_durable(&self) -> Result<()> {
         self.medium().wait_until_durable()
     }
 

@@ -3,7 +3,7 @@
 //! A slot's payload names one record; further keys of the same hash hang on it by `next`. Chains are longer
 //! than one record practically only in tests, which shorten the hash.
 //!
-//! Readers copy a record between two reads of the bucket's version. What they load may be stale or
+//! Readers copy a record between two reads of the bucket's version. The words that they load may be stale or
 //! reused meanwhile; they ask before they trust a length that would grow a buffer. Once the version was
 //! found unchanged, they verify the checksum, unless the record is known to be intact (`known.rs`).
 
@@ -96,7 +96,7 @@ impl Records {
             return Ok(name);
         };
         if (draft.key.len(), draft.value.len()) != (cell.key_bytes(), cell.value_bytes()) {
-            // Out of a damaged pool: what a type's values are made of has its length.
+            // Out of a damaged pool: the bytes of a type's values have its length.
             return Err(Error::corrupt(
                 "an entry has other lengths than the types of its map",
                 off,
@@ -108,7 +108,7 @@ impl Records {
         Ok(cell::name(off, sum))
     }
 
-    /// Starts to fetch what has this name.
+    /// Starts to fetch the record or cell of this name.
     pub(crate) fn prefetch(&self, name: u64) {
         let bytes = self.cell.filter(|_| is_cell(name)).map_or(PREFETCH_BYTES, Cell::bytes);
         self.store.prefetch(offset(name), bytes);
@@ -313,8 +313,8 @@ impl Records {
         })
     }
 
-    /// Marks every record of the chain that `payload`, of slot `h`, begins, as far as damage lets it be followed: what
-    /// lies behind cannot be read either, and must not keep the space of all others. Where a cell is sound, but the
+    /// Marks every record of the chain that `payload`, of slot `h`, begins, as far as damage lets it be followed: the
+    /// rest cannot be read either, and must not keep the space of all others. Where a cell is sound, but the
     /// kind of its extent is not, nothing else there is given away.
     pub(crate) fn mark_chain(&self, h: u64, payload: u64) -> Result<()> {
         let mut name = payload;

@@ -10,7 +10,7 @@ use super::settings::{DesignOptions, Settings};
 /// The names of the kinds, by their numbers in the superblock.
 const KINDS: [&str; 2] = ["map", "multimap"];
 
-/// What a pool's own map must be.
+/// The kind, design and types that a pool's own map must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The number of its kind, and the design of a new one, unless another is asked for. `None`: it may be

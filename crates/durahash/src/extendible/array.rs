@@ -1,7 +1,7 @@
 //! The array of a directory on the medium, for designs that keep it there.
 //!
 //! The word of a unit stands where its hashes begin, and says how far they reach; the next word
-//! stands there. What stands between such words is anything: lookups use the directory in DRAM
+//! stands there. The words between them may be anything: lookups use the directory in DRAM
 //! (`directory.rs`), so it is never read. Therefore a unit is split by storing the words of all new
 //! ones but the lowest, which are not looked at yet, a fence, and then the lowest, which commits; and
 //! units are merged by one word, where the lowest of them began.
@@ -68,10 +68,10 @@ impl Array {
     }
 
     /// Gives back extents of directories that are no part of the array, which has this depth.
-    pub(crate) fn release_others<M: Medium>(&self, pool: &Place<M>, depth: u32) -> Result<()> {
-        let used = self.first()..self.first() + Self::extents(pool, depth);
-        let mut others = pool.directory_extents().into_iter().filter(|i| !used.contains(i));
-        others.try_for_each(|extent| pool.release_extent(extent))
+    pub(crate) fn release_others<M: Medium>(&self, map: &Place<M>, depth: u32) -> Result<()> {
+        let used = self.first()..self.first() + Self::extents(map, depth);
+        let mut others = map.directory_extents().into_iter().filter(|i| !used.contains(i));
+        others.try_for_each(|extent| map.pool().release_extent(extent))
     }
 
     /// Its first extent.
@@ -80,8 +80,8 @@ impl Array {
     }
 
     /// How many extents an array of this depth takes.
-    pub(crate) fn extents<M: Medium>(pool: &Place<M>, depth: u32) -> u64 {
-        (8_u64 << depth).div_ceil(pool.extent_bytes())
+    pub(crate) fn extents<M: Medium>(map: &Place<M>, depth: u32) -> u64 {
+        (8_u64 << depth).div_ceil(map.pool().extent_bytes())
     }
 
     fn sum(&self, word: u64, prefix: u64) -> u64 {
@@ -102,12 +102,12 @@ impl Array {
         sound.then(|| Unit::new(bits(word, 8, 38), depth).with_tag(bits(word, 6, 2) as u8))
     }
 
-    fn offset<M: Medium>(pool: &Place<M>, extent: u64) -> u64 {
-        extent << pool.format().geometry.extent_shift
+    fn offset<M: Medium>(map: &Place<M>, extent: u64) -> u64 {
+        extent << map.format().geometry.extent_shift
     }
 
     /// Strides the array that the root names from unit to unit, in a pool that has room for `segments`
-    /// of them, free ones too. `may_be` says whether there can be a unit at a place, and no other one
+    /// of them, free ones too. `may_be` returns true if there can be a unit at a place, and no other one
     /// that was asked for.
     ///
     /// # Errors
@@ -115,35 +115,35 @@ impl Array {
     /// [`Skewed`](ErrorKind::Skewed) where the array is out of all proportion to the segments.
     pub(crate) fn read<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         segments: u64,
         mut may_be: impl FnMut(Unit) -> bool,
     ) -> Result<Sound> {
-        let array = self.place(pool.root(ROOT)?, ROOT_PREFIX);
+        let array = self.place(map.root(ROOT)?, ROOT_PREFIX);
         let array = array.ok_or_else(|| Error::corrupt("the root of the directory", 256))?;
         let (first, depth) = (array.number(), array.depth());
         if !is_proportionate(depth, segments) {
             return Err(ErrorKind::Skewed { depth }.into());
         }
-        let directories: HashSet<u64> = pool.directory_extents().into_iter().collect();
-        let mut extents = first..first + Self::extents(pool, depth);
+        let directories: HashSet<u64> = map.directory_extents().into_iter().collect();
+        let mut extents = first..first + Self::extents(map, depth);
         if !extents.all(|extent| directories.contains(&extent)) {
-            let off = Self::offset(pool, first);
+            let off = Self::offset(map, first);
             return Err(Error::corrupt("the root names a block that is no directory", off));
         }
-        let words = pool.words(Self::offset(pool, first), 1 << depth)?;
+        let words = map.pool().words(Self::offset(map, first), 1 << depth)?;
         let mut units = Vec::new();
         let mut i = 0;
         while i < 1 << depth {
             let prefix = i << (64 - depth);
-            let place = self.place(pool.medium().load(&words[i as usize]), prefix);
+            let place = self.place(map.pool().medium().load(&words[i as usize]), prefix);
             let sound = place.filter(|place| {
                 place.depth() <= depth
                     && extend::prefix(prefix, place.depth()) == prefix
                     && may_be(*place)
             });
             let Some(place) = sound else {
-                let off = Self::offset(pool, first) + i * 8;
+                let off = Self::offset(map, first) + i * 8;
                 return Err(Error::corrupt("a directory entry is invalid", off));
             };
             units.push((prefix, place));
@@ -155,30 +155,30 @@ impl Array {
     /// Stores and flushes the word of a unit; the global depth is `depth`.
     pub(crate) fn store<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         depth: u32,
         place: Unit,
         prefix: u64,
     ) -> Result<()> {
-        let medium = pool.medium();
-        let off = Self::offset(pool, self.first()) + extend::index(prefix, depth) * 8;
-        let word = pool.at(off)?;
-        pool.touch(off);
+        let medium = map.pool().medium();
+        let off = Self::offset(map, self.first()) + extend::index(prefix, depth) * 8;
+        let word = map.pool().at(off)?;
+        map.pool().touch(off);
         medium.store(word, self.word(place, prefix));
         medium.flush(word);
         Ok(())
     }
 
-    /// The same, and fences: who sees the change need not wait for it, as no key comes or goes by it.
+    /// The same, and fences: readers that see the change need not wait for it, as no key comes or goes by it.
     pub(crate) fn commit<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         depth: u32,
         place: Unit,
         prefix: u64,
     ) -> Result<()> {
-        self.store(pool, depth, place, prefix)?;
-        pool.medium().fence();
+        self.store(map, depth, place, prefix)?;
+        map.pool().medium().fence();
         Ok(())
     }
 
@@ -186,13 +186,13 @@ impl Array {
     /// extents of the one before, whose depth was `before`.
     pub(crate) fn write<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         (before, depth): (u32, u32),
         entry: &dyn Fn(u64) -> u64,
     ) -> Result<Range<u64>> {
-        let medium = pool.medium();
-        let first = pool.take_directory_extents(Self::extents(pool, depth))?;
-        let words = pool.words(Self::offset(pool, first), 1 << depth)?;
+        let medium = map.pool().medium();
+        let first = map.take_directory_extents(Self::extents(map, depth))?;
+        let words = map.pool().words(Self::offset(map, first), 1 << depth)?;
         let mut i = 0;
         while i < 1 << depth {
             let place = Unit::from_word(entry(i));
@@ -202,9 +202,9 @@ impl Array {
         }
         medium.flush_fresh(words);
         medium.fence();
-        pool.set_root(ROOT, self.word(Unit::new(first, depth), ROOT_PREFIX))?;
+        map.set_root(ROOT, self.word(Unit::new(first, depth), ROOT_PREFIX))?;
         let old = self.first.swap(first, Ordering::AcqRel);
-        Ok(old..old + Self::extents(pool, before))
+        Ok(old..old + Self::extents(map, before))
     }
 
     /// Makes the directory, and the array with it, at least `depth` deep.
@@ -213,17 +213,17 @@ impl Array {
     /// As [`Directory::fit`]; [`Full`](crate::ErrorKind::Full).
     pub(crate) fn deepen<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         directory: &Directory<u64>,
         growth: &Growth,
         depth: u32,
     ) -> Result<()> {
         let mut old = 0..0;
-        directory.fit(pool.medium(), depth, growth, |depth, entry| {
-            old = self.write(pool, (directory.depth(), depth), entry)?;
+        directory.fit(map.pool().medium(), depth, growth, |depth, entry| {
+            old = self.write(map, (directory.depth(), depth), entry)?;
             Ok(())
         })?;
-        old.try_for_each(|extent| pool.release_extent(extent))
+        old.try_for_each(|extent| map.pool().release_extent(extent))
     }
 
     /// Halves both, as [`Directory::shrink`] does.
@@ -232,17 +232,17 @@ impl Array {
     /// Never for extents of this pool.
     pub(crate) fn halve_if_sparse<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         directory: &Directory<u64>,
         growth: &Growth,
         spare: u32,
     ) -> Result<()> {
         let mut old = 0..0;
-        directory.shrink(pool.medium(), growth, spare, |depth, entry| {
-            old = self.write(pool, (directory.depth(), depth), entry)?;
+        directory.shrink(map.pool().medium(), growth, spare, |depth, entry| {
+            old = self.write(map, (directory.depth(), depth), entry)?;
             Ok(())
         });
-        old.try_for_each(|extent| pool.release_extent(extent))
+        old.try_for_each(|extent| map.pool().release_extent(extent))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::util::counter::Counter;
 #[derive(Default)]
 pub(crate) struct IncrementalCount {
     sum: Counter,
-    /// Half of the hash up to which all is counted: what begins a unit is even.
+    /// Half of the hash up to which all is counted: the first hash of a unit is even.
     counted_to: AtomicU64,
     /// Damage took something that was counted, of which the number is unknown.
     lost: AtomicBool,
@@ -50,7 +50,7 @@ impl IncrementalCount {
         (next != ALL).then_some(next << 1)
     }
 
-    /// Everything up to `next` is counted, `more` of it now. The caller holds all locks of what it
+    /// Everything up to `next` is counted, `more` of it now. The caller holds all locks of the units that it
     /// counted.
     pub(crate) fn advance(&self, more: u64, next: Option<u64>) {
         self.sum.add(more as i64);

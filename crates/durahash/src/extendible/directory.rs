@@ -1,6 +1,6 @@
 //! The directory of extendible hashing, in DRAM.
 //!
-//! An entry is a number that says what a design has to know of a unit to find it. Units differ in
+//! An entry is a number by which a design finds a unit. Units differ in
 //! their entries; none is zero, and all are lower than [`DEEP`](Directory::DEEP), the largest that
 //! fits a word.
 //!
@@ -21,6 +21,7 @@ use durahash_media::{ByDepth, DepthWord, DirectoryLock, ErrorKind, Medium, Resul
 
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::Growth;
+use crate::index::WalkOrder;
 
 /// The depths of both directories, in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub(crate) struct Directory<W: DepthWord> {
     pub(crate) lock: Apart<DirectoryLock>,
 }
 
-/// Keeps what writers store to off the lines that every lookup reads.
+/// Keeps words that writers store to off the lines that every lookup reads.
 #[repr(align(128))]
 pub(crate) struct Apart<T>(T);
 
@@ -94,8 +95,8 @@ fn most_entries(units: u64) -> u64 {
     ENTRIES_ALWAYS.max(units.saturating_mul(ENTRIES_PER_UNIT))
 }
 
-/// The depth of a directory of so many units, and that of its front, from what was noted of them when there may have
-/// been others: within what is allowed.
+/// The depth of a directory of so many units, and that of its front, as they were noted when there may have
+/// been other units: within the limits.
 pub(crate) fn noted_depths(depth: u32, front: u32, units: u64) -> (u32, u32) {
     let depth = depth.clamp(1, MAX_DEPTH).min(most_entries(units).ilog2());
     (depth, front.clamp(1, depth))
@@ -171,6 +172,17 @@ impl<W: DepthWord> Directory<W> {
     pub(crate) fn depths(&self) -> (u32, u32) {
         let view = self.view();
         (view.depth(), view.front())
+    }
+
+    /// The order of a walk over the units. The directory of another index that is filled in ascending order is as deep
+    /// as this one when it has few units yet.
+    pub(crate) fn walk_order(&self, growth: &Growth) -> WalkOrder {
+        let fits = self.depth() < ENTRIES_ALWAYS.ilog2() && growth.is_complete();
+        if fits {
+            WalkOrder::Ascending
+        } else {
+            WalkOrder::SampleFirst(growth.bound().next_power_of_two().ilog2())
+        }
     }
 
     /// True if the unit of `h` was found.
@@ -394,7 +406,7 @@ impl<W: DepthWord> Directory<W> {
         Ok(())
     }
 
-    /// Fills the whole directory of depth `to` with what that of depth `from` says; the caller
+    /// Fills the whole directory of depth `to` with the entries of depth `from`; the caller
     /// holds the lock exclusively. A late reader may look into an array that is being filled again,
     /// so what an entry names goes with it.
     fn copy_whole(&self, from: u32, to: u32) -> Result<()> {
@@ -569,7 +581,7 @@ mod tests {
 
     /// Where the copy cannot be kept, a deeper directory and a shallower one leave nothing behind.
     #[test]
-    fn what_cannot_be_kept_changes_nothing() {
+    fn a_copy_that_fails_changes_nothing() {
         let medium = Dram::new(4096).unwrap();
         let (directory, growth) = two_units::<u64>();
         let fails = |_: u32, _: &dyn Fn(u64) -> u64| Err(ErrorKind::Poisoned.into());
@@ -587,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sought_before_space_went_to_another_use_is_told() {
+    fn entries_sought_before_a_change_of_use_are_told_apart() {
         let medium = Dram::new(4096).unwrap();
         let (directory, growth) = two_units::<u64>();
         for round in 0..3 {
@@ -604,7 +616,7 @@ mod tests {
         assert_eq!((directory.find(0), directory.find(u64::MAX)), (1, 2));
     }
 
-    /// What was not found is zero, however the depths change, and nothing becomes shallower before all is there.
+    /// Entries of unknown units are zero, however the depths change, and nothing becomes shallower before all is there.
     #[test]
     fn units_are_found_one_by_one() {
         let medium = Dram::new(4096).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sweep_finds_joins_what_was_given() {
+    fn swept_units_join_those_that_were_given() {
         let mut free = FreeUnits::new(3);
         assert_eq!(
             (free.give(7), free.add_found(2, vec![]), free.add_found(3, vec![9])),

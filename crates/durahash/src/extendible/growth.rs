@@ -8,7 +8,7 @@ use crate::extendible::extend::MAX_DEPTH;
 use crate::index::IndexStats;
 
 /// Units by depth, and events. Units are counted under the directory's lock, together with the
-/// entries that are stored: whether it may be halved is decided by these counters.
+/// entries that are stored: these counters decide if it may be halved.
 pub(crate) struct Growth {
     depths: [AtomicU64; MAX_DEPTH as usize + 1],
     /// Their sum.

@@ -1,4 +1,4 @@
-//! Threads on the way to what they looked up, which may be given to another use as soon as no more are.
+//! Counts threads on the way to a unit that they looked up. It may get another use as soon as none are left.
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
@@ -28,7 +28,7 @@ impl Arrivals {
         Arrival(count)
     }
 
-    /// True if every thread that was on the way when `passed` was made has arrived. Who looks something up
+    /// True if every thread that was on the way when `passed` was made has arrived. A thread that looks something up
     /// after that finds what was stored before.
     pub(crate) fn have_passed(&self, passed: &mut Passed) -> bool {
         fence(Ordering::SeqCst);

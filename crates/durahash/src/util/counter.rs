@@ -22,9 +22,9 @@ thread_local! {
 }
 
 impl Counter {
-    /// Adds what is durable: a number that is seen before a crash is not taken back by it.
+    /// Adds durable changes only: a crash does not take back a number that was seen before it.
     pub(crate) fn add(&self, n: i64) {
-        // A reader of the sum sees what was done before, such as a drain that was deferred.
+        // A reader of the sum sees earlier steps of this thread, such as a drain that was deferred.
         self.0[STRIPE.get()].0.fetch_add(n, Ordering::Release);
     }
 
@@ -33,7 +33,7 @@ impl Counter {
         self.change().max(0) as u64
     }
 
-    /// The same of what may be taken from another number.
+    /// The same of a change that may be negative.
     pub(crate) fn change(&self) -> i64 {
         self.0.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum()
     }

@@ -5,7 +5,8 @@ use std::fs;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use durahash::{
-    AnyMap, AnyMultiMap, Data, Durability, ErrorKind, Map, MultiMap, Options, Plain, Serde, Type,
+    AnyIter, AnyMap, AnyMultiIter, AnyMultiMap, Data, Durability, ErrorKind, Iter, Map, MultiIter,
+    MultiMap, Options, Plain, Serde, Type,
 };
 use durahash_media::Geometry;
 use durahash_testkit::new_path;
@@ -103,7 +104,7 @@ fn compaction_keeps_everything_and_gives_space_back() {
         }
         map.close().unwrap();
         let before = fs::metadata(&path).unwrap().len();
-        // What an earlier compaction left that was killed is in nobody's way.
+        // The leftover of a killed compaction does no harm.
         fs::write(dir.path().join(".map.pool.compact~"), b"left over").unwrap();
         options().compact::<AnyMap>(&path).unwrap();
         let after = fs::metadata(&path).unwrap().len();
@@ -118,6 +119,25 @@ fn compaction_keeps_everything_and_gives_space_back() {
             assert_eq!(map.get(format!("{i}").as_bytes()).unwrap(), Some(value));
         }
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+
+        // To another file, while it is read; an existing file is not written over.
+        let to = dir.path().join("backup.pool");
+        let compact_to = || options().compact_to::<AnyMap>(&path, &to, &mut |_, _| ());
+        assert!(matches!(compact_to().unwrap_err().kind(), ErrorKind::Locked));
+        map.close().unwrap();
+        let reader = options().read_only(true).open::<AnyMap>(&path).unwrap();
+        compact_to().unwrap();
+        assert!(matches!(compact_to().unwrap_err().kind(), ErrorKind::Exists));
+        let backup = options().open::<AnyMap>(&to).unwrap();
+        assert!(reader.iter().all(|entry| {
+            let (key, value) = entry.unwrap();
+            backup.get(&key).unwrap() == Some(value)
+        }));
+        assert_eq!(backup.len().unwrap(), 300);
+        backup.close().unwrap();
+        drop(reader);
+        fs::remove_file(&to).unwrap();
+        let map = options().open::<AnyMap>(&path).unwrap();
 
         // In use, it is left alone.
         let e = options().compact::<AnyMap>(&path).unwrap_err();
@@ -171,6 +191,11 @@ fn handles_go_to_other_threads_and_through_panics() {
     is_safe::<MultiMap<str, u64>>();
     is_safe::<AnyMap>();
     is_safe::<AnyMultiMap>();
+    fn survives_panics<T: UnwindSafe + RefUnwindSafe>() {}
+    survives_panics::<Iter<u64, [u8]>>();
+    survives_panics::<MultiIter<str, u64>>();
+    survives_panics::<AnyIter>();
+    survives_panics::<AnyMultiIter>();
 
     let map: Map<u64, u64> = Options::new().in_memory().unwrap();
     map.put(&1, &10).unwrap();

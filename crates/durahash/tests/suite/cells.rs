@@ -66,7 +66,7 @@ fn every_design_keeps_cells() {
     }
 }
 
-/// A key with a hash of one's choice, as only who knows the seed can make it.
+/// A key with a hash of one's choice, which takes the seed to make.
 fn key_of_hash(hash: u64, i: u8) -> [u8; 20] {
     let mut key = [i; 20];
     let first = WordMix::new(SEED).unmix(hash) ^ ByteHash::new(SEED).hash(&key[8..]);

@@ -205,7 +205,7 @@ fn written_anew<T: Words>(design: Design, empty: impl Fn(&T, std::ops::Range<u64
 }
 
 #[test]
-fn what_is_written_anew_after_a_close_is_not_called_damaged() {
+fn blocks_written_after_a_close_are_not_called_damaged() {
     for design in Design::ALL {
         written_anew::<Map<u64, u64>>(*design, |map, keys| {
             keys.for_each(|k| map.remove(&k).map(drop).unwrap());
@@ -259,7 +259,7 @@ fn marks_of_records_say_nothing() {
 
 /// The same in files, in every mode, of which the whole is looked at by the open.
 #[test]
-fn an_open_that_verifies_refuses_what_is_damaged() {
+fn an_open_that_verifies_refuses_a_damaged_pool() {
     let modes = [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict];
     for (mode, design) in
         modes.into_iter().flat_map(|mode| Design::ALL.iter().map(move |d| (mode, *d)))

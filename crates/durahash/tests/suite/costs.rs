@@ -22,6 +22,18 @@ fn pool<M: Medium>(medium: M) -> std::sync::Arc<Pool<M>> {
     pool_on(medium, Geometry::default())
 }
 
+/// The sizes of a new pool of this design.
+fn geometry(design: Design) -> Geometry {
+    match design {
+        Design::Pea => Geometry { extent_shift: 16, buckets: 8, ..Geometry::default() },
+        _ => Geometry::default(),
+    }
+}
+
+fn pea_pool<M: Medium>(medium: M) -> std::sync::Arc<Pool<M>> {
+    pool_on(medium, geometry(Design::Pea))
+}
+
 fn dram() -> Dram {
     Dram::new(MAX_BYTES).unwrap()
 }
@@ -77,7 +89,7 @@ fn persists((counts, n): (Counts, u64)) -> [f64; 2] {
 #[test]
 fn every_design_gives_space_back() {
     let rewo = || -> Box<dyn Index> { Box::new(rewo_of(dram(), Some(0)).1) };
-    let of = |design| move || index_on(design, pool(dram()));
+    let of = |design| move || index_on(design, pool_on(dram(), geometry(design)));
     gives_space_back(&of(Design::Reh), 1.6);
     gives_space_back(&of(Design::Pea), 2.1);
     gives_space_back(&of(Design::Esh), 1.6);
@@ -99,11 +111,12 @@ fn gives_space_back(new: &dyn Fn() -> Box<dyn Index>, most: f64) {
 }
 
 /// Behind a log of `Strict` a drain waits for the disk. A change waits once, for itself, whatever grows or shrinks
-/// by it: nobody waits for another's directory.
+/// by it: no thread waits for another's directory.
 #[test]
 fn growth_waits_for_no_disk() {
     for design in [Design::Reh, Design::Pea, Design::Esh] {
-        let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
+        let buckets = if design == Design::Pea { 2 } else { 0 };
+        let geometry = Geometry { extent_shift: 10, buckets, ..Geometry::default() };
         let pool = pool_on(Metered::new(Dram::new(16 << 20).unwrap()), geometry);
         let index = index_on(design, pool.clone());
         let drains_once = |change: &dyn Fn()| {
@@ -111,8 +124,8 @@ fn growth_waits_for_no_disk() {
             change();
             assert_eq!((pool.medium().counts() - before).drains, 1, "{design}");
         };
-        (0..5000).for_each(|i| drains_once(&|| put(&*index, i)));
-        (0..5000).for_each(|i| drains_once(&|| remove(&*index, i)));
+        (0..10_000).for_each(|i| drains_once(&|| put(&*index, i)));
+        (0..10_000).for_each(|i| drains_once(&|| remove(&*index, i)));
         let stats = index.stats();
         assert!(stats.doublings > 4 && stats.halvings > 4, "{stats:?}");
     }
@@ -243,10 +256,11 @@ fn pea_costs(pea: &dyn Index, pool: &Pool<Metered<Dram>>, loaded: u64) -> [f64; 
 
 #[test]
 fn pea_meets_its_costs() {
-    let pool = pool(Metered::new(dram()));
+    let pool = pea_pool(Metered::new(dram()));
     let pea = index_on(Design::Pea, pool.clone());
+    // Two large segments, which then go from one strategy to the next.
+    pea.reserve(20_000).unwrap();
     let mut keys = 0..;
-    // Two segments go from one strategy to the next.
     let mut costs_in = |strategies: [u64; 3], more: u64| {
         while pea.stats().pea.unwrap().strategies != strategies {
             put(&*pea, keys.next().unwrap());
@@ -276,7 +290,7 @@ fn pea_meets_its_costs() {
 fn pea_reads_one_bucket_for_most_misses() {
     const FROM: u64 = 150_000;
     const POINTS: u32 = 24;
-    let pool = pool(Metered::new(dram()));
+    let pool = pea_pool(Metered::new(dram()));
     let pea = index_on(Design::Pea, pool.clone());
     let mut keys = 0;
     let mut means = [0.0; 4];
@@ -323,7 +337,7 @@ fn pea_opens_a_bucket_once() {
 #[test]
 fn pea_moves_entries_to_save_persists() {
     let persists = |moving| {
-        let pool = pool(Metered::new(dram()));
+        let pool = pea_pool(Metered::new(dram()));
         let policy = Policy { moving, ..Policy::default() };
         let pea = Pea::create(pool.clone(), policy).unwrap();
         let before = pool.medium().counts();
@@ -339,7 +353,7 @@ fn pea_moves_entries_to_save_persists() {
 /// Load factor at the splits, average utility and bytes an entry over the growth.
 #[test]
 fn pea_uses_its_space() {
-    let pea = index_on(Design::Pea, pool(dram()));
+    let pea = index_on(Design::Pea, pea_pool(dram()));
     let (mut entries, mut space) = (0_u128, 0_u128);
     let (mut peak, mut most) = (0.0_f64, 0.0_f64);
     let from = budget(250_000, 1_000_000);
@@ -355,7 +369,7 @@ fn pea_uses_its_space() {
     }
     let utility = entries as f64 / space as f64;
     println!("peak {peak}, utility {utility}, at most {most} bytes an entry");
-    assert!(peak >= 0.90 && utility >= 0.55 && most <= 40.0);
+    assert!(peak >= 0.91 && utility >= 0.58 && most <= 38.0);
 }
 
 /// Sparse buddies whose entries of a hash find no room in one bucket of one segment are not merged,
@@ -523,7 +537,7 @@ fn esh_looks_at_few_buckets_at_each_load() {
 /// the load factors make of a bucket's share in each slot.
 fn bytes_per_entry(design: Design) -> [f64; 3] {
     const FROM: u64 = 400_000;
-    let index = index_on(design, pool(dram()));
+    let index = index_on(design, pool_on(dram(), geometry(design)));
     let mut bytes = Vec::new();
     for i in 0..FROM * 2 {
         put(&*index, i);
@@ -545,7 +559,7 @@ fn bytes_of_an_entry_side_by_side() {
     // Of the latter, the directory is a part.
     assert!(near(reh, [24.2, 24.6, 25.1]), "256 bytes for 15 slots at 0.683 to 0.704");
     assert!(near(esh, [24.3, 27.1, 30.2]), "1024 bytes for 56 slots at 0.626 to 0.775");
-    assert!(near(pea, [20.1, 27.4, 37.3]), "0.45 to 0.90");
+    assert!(near(pea, [18.9, 26.4, 36.0]), "0.45 to 0.90");
 }
 
 /// Bytes of the pool for each of so many values of `bytes` and a digest as their keys, without the index: as they were
@@ -579,7 +593,7 @@ fn values_of_round_sizes_take_little_more_than_themselves() {
         (Design::Reh, 64, 1.08),
         (Design::Reh, 100, 1.08),
         (Design::Reh, 256, 1.06),
-        (Design::Pea, 64, 1.06),
+        (Design::Pea, 64, 1.08),
     ];
     for (design, kib, most) in most {
         let bytes = kib << 10;
@@ -668,7 +682,7 @@ fn rewo_migrates_several_slots_at_once() {
 /// A table that has room for everything answers everything, and no block is read; one that has not
 /// answers what was looked up last.
 #[test]
-fn rewo_reads_no_block_for_what_is_cached() {
+fn rewo_reads_no_block_for_cached_entries() {
     const KEYS: u64 = 20_000;
     for (bytes, has_all) in [(16 << 20, true), (64 << 10, false)] {
         let (pool, rewo) = rewo_of(Metered::new(dram()), Some(bytes));
@@ -695,7 +709,7 @@ fn rewo_reads_no_block_for_what_is_cached() {
 
 /// Where a few buckets have too many slots, the others say what is absent: filled by inserts, and at an open.
 #[test]
-fn rewo_knows_what_is_absent_where_a_bucket_has_room() {
+fn rewo_knows_absent_keys_where_a_bucket_has_room() {
     const KEYS: u64 = 20_000;
     let cache = Cache { bytes: Some(1 << 20), fill: true, ..Cache::default() };
     let (pool, rewo) = rewo_of(Metered::new(dram()), cache.bytes);

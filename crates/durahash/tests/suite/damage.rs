@@ -1,5 +1,5 @@
-//! REH by ranges, where a part of the chain is damaged or may be older than the rest: what others do all the same, and
-//! what nobody may do then.
+//! REH by ranges, where a part of the chain is damaged or may be older than the rest: operations that go on all the
+//! same, and those that must not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -132,7 +132,7 @@ fn pool_with_damage(sim: &Sim) -> Vec<u64> {
     image
 }
 
-/// Damage in one range of one map: nobody else waits for a sweep that cannot end, or gets its error.
+/// Damage in one range of one map: no other operation waits for a sweep that cannot end, or gets its error.
 #[test]
 fn damage_in_one_map_is_no_other_writers() {
     let image = pool_with_damage(&Sim::new(POOL_BYTES));
@@ -328,9 +328,9 @@ fn the_count_begins_anew_however_the_sweep_ends() {
     }
 }
 
-/// Who comes last but one to a range finds its entries before it is counted, and all are known to be made.
+/// A thread that counts while another makes the last range finds all of it.
 #[test]
-fn a_count_waits_for_who_makes_the_last_range() {
+fn a_count_waits_for_the_maker_of_the_last_range() {
     use durahash_media::Event;
     use durahash_media::sim::{Call, Hook, Site};
     use std::sync::mpsc::{Sender, channel};

@@ -90,7 +90,7 @@ fn segments_are_repaired_on_first_use_and_nothing_is_discarded() {
 }
 
 #[test]
-fn figures_tell_what_is_repaired_and_what_is_not() {
+fn figures_tell_how_many_segments_are_repaired() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
     let segments: u64 = esh.stats().depths.iter().sum();
@@ -147,7 +147,7 @@ fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
 }
 
 #[test]
-fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
+fn repairs_go_on_after_a_clean_close() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
     let sim = Sim::from_image(&sim.image(), TINY_BYTES);
@@ -162,7 +162,7 @@ fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
     assert_eq!(figures(&esh).0, all - 1, "one was repaired before");
 }
 
-/// Nobody writes to a pool that is opened for reading, so what a crash left stays as it is.
+/// A pool that is opened for reading is not written to, so it stays as the crash left it.
 #[test]
 fn a_read_only_open_finds_everything_without_repair() {
     copies_pass(true);
@@ -251,7 +251,7 @@ fn on_its_way_home() -> (Sim, Vec<u64>) {
 }
 
 #[test]
-fn what_is_on_its_way_home_is_neither_lost_nor_doubled() {
+fn entries_on_their_way_home_are_neither_lost_nor_doubled() {
     let (sim, home) = on_its_way_home();
     let (_, esh) = reopen(&sim);
     assert_eq!(findings(&esh), [], "both may be there before the repair");
@@ -368,7 +368,7 @@ fn an_open_reads_no_segment() {
 /// A clean close behind a log keeps no line that was not flushed: the epochs of repaired buckets are.
 /// Segments of which some buckets were dated and others not kept writers waiting for ever.
 #[test]
-fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
+fn a_clean_close_behind_a_log_keeps_repairs() {
     copies_pass(true);
     let dir = tempfile::tempdir().unwrap();
     for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
@@ -474,7 +474,7 @@ fn extents_of_an_emptied_map_go_back_to_the_pool() {
     }
 }
 
-/// What others do while a thread is held up before one of its calls, as long as it has no lock.
+/// The work of others while a thread is held up before one of its calls, as long as it has no lock.
 #[derive(Clone)]
 struct Late {
     left: Arc<AtomicUsize>,
@@ -549,7 +549,7 @@ fn held_up((reopens, differs): (bool, u64), h: u64, at: usize, operate: Operate)
     assert!(taken.iter().all(|(at, v)| image[*at] == *v), "a word of another use was changed");
     assert_eq!(findings(&*esh), []);
     if was_held_up {
-        // What waited for the thread goes back now.
+        // Extents that waited for the thread go back now.
         esh.step().unwrap();
         let least = pool.stats().unit_bytes;
         assert!(least <= 4 * pool.extent_bytes(), "{least} bytes");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
 use durahash::rewo::Cache;
-use durahash::{Dax, Design, ErrorKind, Map, Options, Result, SyncMode};
+use durahash::{Batch, Change, Cursor, Dax, Design, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{copies_pass, faults, in_forked_child};
 use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget, new_path};
@@ -86,6 +86,43 @@ fn other_types_are_refused_by_name() {
 }
 
 #[test]
+fn errors_of_operations_name_the_file() {
+    const VALUE: [u8; 4096] = [0xab; 4096];
+    let dir = tempfile::tempdir().unwrap();
+    for design in Design::ALL {
+        let path = dir.path().join(design.to_string());
+        let options = Options::new().design(*design).max_bytes(4 << 20).verify(true);
+        let map: Map<str, [u8]> = options.create(&path).unwrap();
+        let is_named = |done: Result<()>, of: &str| {
+            let error = done.expect_err(of);
+            assert!(matches!(error.kind(), ErrorKind::Full { .. }) == (of == "full"), "{error}");
+            assert_eq!(error.path(), Some(&*path), "{design}, {of}: {error}");
+        };
+        let full = (0..).find_map(|i| map.put(&i.to_string(), &VALUE).err());
+        is_named(Err(full.unwrap()), "full");
+        is_named(map.put_many(&[("new", VALUE); 9]), "full");
+        is_named(map.update("new", |_| Change::Set(VALUE.to_vec())).map(drop), "full");
+        let mut batch = Batch::new();
+        (0..9).for_each(|i| batch.put(&map, &format!("n{i}"), &VALUE).unwrap());
+        is_named(batch.apply(), "full");
+        drop(batch);
+        map.close().unwrap();
+
+        let mut file = fs::read(&path).unwrap();
+        file.chunks_mut(64).filter(|line| line == &[0xab; 64]).for_each(|line| line[0] = 0);
+        fs::write(&path, file).unwrap();
+        let map: Map<str, [u8]> = options.open(&path).unwrap();
+        is_named(map.get("0").map(drop), "damaged");
+        is_named(map.get_with("0", |_| ()).map(drop), "damaged");
+        is_named(map.get_many(&["0"], &mut [None]), "damaged");
+        is_named(map.remove("0").map(drop), "damaged");
+        is_named(map.update("0", |_| Change::Keep).map(drop), "damaged");
+        is_named(map.iter().find_map(Result::err).map_or(Ok(()), Err), "damaged");
+        is_named(map.scan(Cursor::START, 1).map(drop), "damaged");
+    }
+}
+
+#[test]
 fn one_writer_or_many_readers() {
     let dir = tempfile::tempdir().unwrap();
     let path = pool(dir.path(), 10);
@@ -105,9 +142,9 @@ fn one_writer_or_many_readers() {
 }
 
 #[test]
-fn what_exists_is_not_created_over_and_leftovers_do_not_disturb() {
+fn existing_files_are_not_created_over_and_leftovers_do_not_disturb() {
     let dir = tempfile::tempdir().unwrap();
-    // What a creation that was killed leaves behind.
+    // The leftover of a creation that was killed.
     fs::write(dir.path().join(".durahash-1-2-3.tmp"), [0; 4096]).unwrap();
     let path = pool(dir.path(), 10);
     let error = Options::new().create::<Map<u64, u64>>(&path).unwrap_err();
@@ -127,7 +164,7 @@ fn a_huge_value_comes_back() {
     assert_eq!(map.stats().unwrap().space.record_bytes, 48);
 }
 
-/// Nobody can choose keys that meet in a pool whose seed they do not know.
+/// Keys that meet in a pool cannot be chosen without its seed.
 #[test]
 fn every_pool_has_a_seed_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -259,7 +296,7 @@ fn a_forked_child_has_no_part_in_the_pool() {
 
 /// A file that something made longer keeps its pool, whose space ends where it did, and is cut at its close.
 #[test]
-fn what_a_file_has_beyond_its_pool_costs_nothing() {
+fn bytes_of_a_file_behind_its_pool_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     for mode in [SyncMode::Process, SyncMode::INTERVAL] {
@@ -342,9 +379,9 @@ fn dax_is_never_silently_replaced() {
     assert_eq!(open(&path).unwrap().len().unwrap(), 1);
 }
 
-/// Whichever system call fails, the operation says so, and the pool that is opened afterwards holds
-/// everything that was acknowledged and nothing else.
-fn whichever_call_fails<K: Sample + ?Sized, V: Sample + ?Sized>(every: usize) {
+/// Any system call fails: the operation says so, and the pool that is opened afterwards holds
+/// all acknowledged changes and nothing else.
+fn fail_each_call<K: Sample + ?Sized, V: Sample + ?Sized>(every: usize) {
     const EIO: i32 = 5;
     const ENOSPC: i32 = 28;
     // Small extents, so that few writes need the system often.
@@ -402,12 +439,12 @@ fn whichever_call_fails<K: Sample + ?Sized, V: Sample + ?Sized>(every: usize) {
 }
 
 #[test]
-fn whichever_call_fails_words_are_intact() {
-    whichever_call_fails::<u64, u64>(1);
+fn words_are_intact_after_any_failed_call() {
+    fail_each_call::<u64, u64>(1);
 }
 
 #[test]
-fn whichever_call_fails_records_are_intact() {
+fn records_are_intact_after_any_failed_call() {
     // The calls are those of words, but for more growth.
-    whichever_call_fails::<str, [u8]>(budget(5, 1));
+    fail_each_call::<str, [u8]>(budget(5, 1));
 }

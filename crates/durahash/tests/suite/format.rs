@@ -136,7 +136,7 @@ fn tiny() -> Options {
 }
 
 /// The bytes of an image in the document: lines of an offset and sixteen bytes, `..` for one that
-/// differs from pool to pool. What no line shows is zero.
+/// differs from pool to pool. Bytes that no line shows are zero.
 fn image(heading: &str) -> Vec<Option<u8>> {
     let text = section(heading).split("```").nth(1).unwrap();
     let mut bytes = Vec::new();

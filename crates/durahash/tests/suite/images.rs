@@ -34,7 +34,7 @@ enum Part {
     Record,
     /// Kinds of extents, and their number.
     Table,
-    /// What leads from bucket to bucket in a range: operations that come to it return the damage.
+    /// Links from bucket to bucket in a range: operations that come to it return the damage.
     Chain,
     /// Nothing depends on it.
     Loose,
@@ -128,7 +128,7 @@ impl Sound {
         };
         assert_ne!(part, Part::Guarded, "{case}: not found");
         let right = self.read(&map, part, &case);
-        // What would not be opened without an array of words has ranges that cannot be read, or cleared.
+        // The array of words lets such a pool open, with ranges that cannot be read, or cleared.
         let hides_ranges =
             self.parts.contains(&Part::Chain) && matches!(part, Part::Chain | Part::Table);
         write(&map, &right, hides_ranges, &case);
@@ -210,7 +210,7 @@ impl Sound {
     }
 }
 
-/// Writes before, during and after the sweep, which does not end where damage hides records; what was right stays
+/// Writes before, during and after the sweep, which does not end where damage hides records; right entries stay
 /// right.
 fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
     map: &Map<K, V>,
@@ -243,7 +243,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
     for k in put.iter().filter(|k| **k % 2 == 0).chain(right.iter().next()) {
         match map.remove(K::sample(*k).borrow()) {
             Ok(old) => assert_eq!(old, Some(V::sample(k % 15)), "{case}: {k}"),
-            // What stands before it in its chain is damaged.
+            // A record before it in its chain is damaged.
             Err(e) => assert!(is_damage(&e), "{case}: {e}"),
         }
     }

@@ -195,7 +195,7 @@ fn paths_in(code: &str) -> Vec<Vec<String>> {
 
 /// The first cycle that is found, as a list of its nodes.
 pub(crate) fn cycle<T: Ord + Copy>(edges: &BTreeMap<T, BTreeSet<T>>) -> Option<Vec<T>> {
-    // What imports nothing is on no cycle, nor is what imports only such.
+    // A node that imports nothing is on no cycle, nor is one that imports only such.
     let mut left: BTreeSet<T> = edges.keys().copied().collect();
     while let Some(&done) = left.iter().find(|node| edges[node].iter().all(|to| !left.contains(to)))
     {

@@ -68,7 +68,7 @@ fn no_module_imports_upward() {
             // Each folder that is listed from low to high has an order of its own.
             let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
             let (Some(own), Some(other)) = (from.get(common), to.get(common)) else {
-                // What the root of the crate re-exports hides which module is used.
+                // A re-export of the crate's root hides the module that is used.
                 if to.is_empty() {
                     wrong.push(format!("{name}: {} from the root", from.join("::")));
                 }

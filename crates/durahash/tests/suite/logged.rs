@@ -171,7 +171,7 @@ fn strict_operations_are_written_one_by_one_and_batches_together() {
 }
 
 #[test]
-fn a_read_waits_for_what_a_batch_has_not_written_yet() {
+fn a_read_waits_for_an_unwritten_batch() {
     let (_dir, path) = new_path();
     let map = create(&path, SyncMode::Strict);
     std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn a_read_waits_for_what_a_batch_has_not_written_yet() {
                 let found = map.get(&0).unwrap();
                 let last = map.get(&49_999).unwrap();
                 let lines = map.stats().unwrap().log.unwrap();
-                // What it saw is in a log as long as that.
+                // The entry that it saw is in a log as long as that.
                 if last.is_some() {
                     return (found, lines.bytes);
                 }
@@ -255,7 +255,7 @@ fn a_map_of_a_thread_is_closed_when_the_thread_ends() {
 
 /// The image is copied as a kill would leave the file: without what only the process knows.
 #[test]
-fn sync_writes_what_the_interval_has_not() {
+fn sync_writes_before_the_interval_ends() {
     let (dir, path) = new_path();
     let map = create(&path, HOUR);
     let writes = || map.stats().unwrap().log.unwrap().writes;
@@ -357,7 +357,7 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn what_is_refused_is_left_alone_whatever_its_log_holds() {
+fn refused_pools_are_left_alone_whatever_their_log_holds() {
     const EXTENT_BYTES: usize = 64 << 10;
     const TABLE_OFF: usize = EXTENT_BYTES / 2;
     const UNITS: u8 = 2;
@@ -395,7 +395,7 @@ fn what_is_refused_is_left_alone_whatever_its_log_holds() {
             }
         });
         assert!(refusals.count() >= 3);
-        // What only looks: the lines are shown, and stay where they are.
+        // A reader: the lines are shown, and stay where they are.
         fs::write(&path, &sound).unwrap();
         for options in [options(SyncMode::Process), Options::new()] {
             let map: Map<u64, u64> = options.open(&path).unwrap();
@@ -488,7 +488,7 @@ fn nothing_is_read_any_more_when_the_log_has_failed() {
             map.sync().unwrap();
             disk.fail_at(1);
             let refused = (1..10_000).find(|i| map.put(i, i).is_err()).unwrap();
-            // What it has stored is in the image.
+            // Its stores are in the image.
             assert!(map.get(&refused).is_err() && map.get(&0).is_err());
             assert!(map.contains_key(&0).is_err() && map.len().is_err());
             assert!(map.get_many(&[0, 1], &mut [None; 2]).is_err());
@@ -500,7 +500,7 @@ fn nothing_is_read_any_more_when_the_log_has_failed() {
 }
 
 #[test]
-fn len_counts_what_is_durable_only() {
+fn len_counts_durable_entries_only() {
     for design in Design::ALL {
         let (map, disk) = simulated(*design, SyncMode::Strict);
         map.put(&0, &0).unwrap();

@@ -26,6 +26,7 @@ mod reh;
 mod rewo;
 mod space;
 mod update;
+mod walks;
 
 use std::collections::HashMap;
 

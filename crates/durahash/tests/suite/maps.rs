@@ -165,7 +165,7 @@ fn a_file_of_one_map_takes_others_beside_it() {
     assert_eq!(kind_of(pool.remove("main")), "Options");
     drop((pool, other));
 
-    // The one map is what it was, also for who knows of no others, and leaves them whole.
+    // The one map is as it was, also for a user that knows of no others, and leaves them whole.
     let map: Map<str, str> = Options::new().open(&path).unwrap();
     (0..100).for_each(|i| map.put(&i.to_string(), "x").unwrap());
     (0..100).for_each(|i| assert!(map.remove(&i.to_string()).unwrap().is_some()));
@@ -179,7 +179,7 @@ fn a_file_of_one_map_takes_others_beside_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn impossible_requests_are_refused_and_change_nothing() {
     let pool: Pool = Options::new().in_memory().unwrap();
     let map: Map<u64, u64> = pool.create("a", &Options::new()).unwrap();
     let _ = pool.create::<Map<u64, u64>>("b", &Options::new()).unwrap();
@@ -380,7 +380,7 @@ fn threads_make_fill_and_remove_maps_beside_one_another() {
 
 /// Records that were removed make room for words, and for another map, before a sweep has found them.
 #[test]
-fn what_is_full_for_now_is_full_only_after_a_sweep() {
+fn a_pool_is_full_only_after_a_sweep() {
     const BYTES: u64 = 1 << 20;
     let sim = Sim::new(BYTES);
     let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
@@ -405,7 +405,7 @@ fn what_is_full_for_now_is_full_only_after_a_sweep() {
     }
 }
 
-/// What other threads do before the first call for which `is_it` says so.
+/// The work of other threads before the first call for which `is_it` is true.
 struct Meanwhile<F> {
     is_it: F,
     others: Mutex<Option<Others>>,
@@ -433,7 +433,7 @@ fn meanwhile(
 
 /// Another thread ends the sweep when an operation was refused for it already: it is tried once more.
 #[test]
-fn what_a_sweep_has_found_meanwhile_is_room() {
+fn space_that_another_thread_sweeps_is_room() {
     const BYTES: u64 = 1 << 20;
     let sim = Sim::new(BYTES);
     let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
@@ -483,7 +483,7 @@ fn what_a_sweep_has_found_meanwhile_is_room() {
 /// Extents that waited for a thread, which was on its way to a bucket, are room for other maps as soon as it has
 /// arrived.
 #[test]
-fn what_waited_for_a_thread_is_room_when_it_has_arrived() {
+fn extents_that_waited_for_a_thread_are_room_when_it_has_arrived() {
     const BYTES: u64 = 256 << 10;
     let sim = Sim::new(BYTES);
     let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
@@ -498,7 +498,7 @@ fn what_waited_for_a_thread_is_room_when_it_has_arrived() {
         let pool: Pool = on_sim(sim.clone()).unwrap();
         let words: Map<u64, u64> = pool.open("words").unwrap();
         let texts: Map<u64, [u8]> = pool.open("texts").unwrap();
-        // Who is held up below has marked the block of the bucket before, so no lock of all others is held.
+        // The thread held up below has marked the block of the bucket before, so no lock of all others is held.
         words.put(&0, &0).unwrap();
         let (left, held_up) = (AtomicUsize::new(at), Arc::new(AtomicBool::new(false)));
         let is_it = move |call, _| {
@@ -591,7 +591,7 @@ fn a_sweep_does_not_end_while_a_map_is_removed() {
 /// A sweep ends, and others take what it found, between the commit of what removes a list or values and the release
 /// of their blocks, which freed them once more.
 #[test]
-fn what_goes_while_a_sweep_ends_is_freed_once() {
+fn blocks_removed_while_a_sweep_ends_are_freed_once() {
     const BYTES: u64 = 8 << 20;
     type Lists = MultiMap<u64, u64>;
     type Texts = MultiMap<u64, [u8]>;
@@ -646,7 +646,7 @@ fn what_goes_while_a_sweep_ends_is_freed_once() {
     }
 }
 
-/// What an emptied map leaves is room for records of another one, without closing the pool.
+/// The space of an emptied map is room for records of another one, without closing the pool.
 #[test]
 fn an_emptied_map_of_any_kind_leaves_its_room_to_others() {
     for design in [Design::Reh, Design::Esh] {

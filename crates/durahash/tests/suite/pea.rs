@@ -2,19 +2,21 @@
 //! happen happens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use durahash::index::{Index, IndexBase};
+use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::pea::{Pea, Policy};
-use durahash::{Design, Map, Options, SyncMode};
+use durahash::{Design, ErrorKind, Map, Options, SyncMode};
 use durahash_media::sim::Sim;
-use durahash_media::{Dram, Geometry, Medium, Pool};
-use durahash_testkit::{new_path, pool_on};
+use durahash_media::{Dram, Geometry, Medium, Place, Pool};
+use durahash_testkit::{budget, new_path, pool_on};
 
 use super::{put, remove, scanned};
 
 /// Two main buckets of three slots, two of stash.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+/// The same of segments of four extents, but of one as long as they are small.
+const GROWING: Geometry = Geometry { buckets: 4, ..TINY };
 const TINY_BYTES: u64 = 1 << 20;
 
 /// The `i`-th hash of the upper half whose first bucket is 0.
@@ -28,8 +30,19 @@ fn in_bucket_1(i: u64) -> u64 {
     in_bucket_0(i) | 1 << 39
 }
 
+fn pea_of<M: Medium>(medium: M, geometry: Geometry) -> Pea<M> {
+    Pea::create(pool_on(medium, geometry), Policy::default()).unwrap()
+}
+
 fn pea<M: Medium>(medium: M) -> Pea<M> {
-    Pea::create(pool_on(medium, TINY), Policy::default()).unwrap()
+    pea_of(medium, TINY)
+}
+
+/// The table that is opened after a kill, and its pool.
+fn reopened(sim: &Sim) -> (Arc<Pool<Sim>>, Pea<Sim>) {
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
+    let pool = Arc::new(Pool::open(sim, false).unwrap());
+    (pool.clone(), Pea::open(pool, Policy::default()).unwrap())
 }
 
 fn assert_sound(pea: &dyn Index) {
@@ -42,12 +55,14 @@ fn fill_with_stash(pea: &dyn Index) -> Vec<u64> {
     for h in &hashes {
         assert_eq!(put(pea, *h, !h), None);
     }
-    assert_eq!(pea.stats().pea.unwrap().strategies, [1, 0, 1], "the lower half is empty");
+    let strategies = pea.stats().pea.unwrap().strategies;
+    // The lower half is empty; small segments have no other strategy.
+    assert!([[1, 0, 1], [0, 0, 2]].contains(&strategies), "{strategies:?}");
     hashes
 }
 
 #[test]
-fn what_is_in_the_stash_outlives_a_kill_and_later_inserts() {
+fn stashed_entries_outlive_a_kill_and_later_inserts() {
     let sim = Sim::new(TINY_BYTES);
     let hashes = fill_with_stash(&pea(sim.clone()));
     let sim = Sim::from_image(&sim.image(), TINY_BYTES);
@@ -99,7 +114,7 @@ fn a_split_places_every_entry_once() {
 
 /// Keys that stay, while others make entries move within buckets, segments split, and merge.
 #[test]
-fn lookups_find_what_moves_and_removes_take_what_splits() {
+fn lookups_and_removes_find_entries_that_move() {
     for split_bits in [1, 2] {
         let policy = Policy { split_bits, ..Policy::default() };
         let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
@@ -135,7 +150,7 @@ fn lookups_find_what_moves_and_removes_take_what_splits() {
 
 /// Every strategy by itself, and both ways to split, hold what they are given.
 #[test]
-fn every_policy_holds_what_it_is_given() {
+fn every_policy_keeps_all_entries() {
     use durahash::pea::Strategy;
     for split_bits in [1, 2] {
         for (first, last) in [
@@ -160,6 +175,141 @@ fn every_policy_holds_what_it_is_given() {
     }
 }
 
+/// The first two segments have an extent each until one of them is full.
+#[test]
+fn small_segments_become_large() {
+    for buckets in [2, 4, 8, 64] {
+        let sim = Sim::new(TINY_BYTES);
+        let pea = pea_of(sim.clone(), Geometry { buckets, ..TINY });
+        let mut hashes = fill_with_stash(&pea);
+        let is_as_large = |pea: &Pea<Sim>, extents: u64, hashes: &[u64]| {
+            let stats = pea.stats();
+            assert_eq!((stats.slots, stats.medium_bytes), (extents * 12, (extents + 1) << 10));
+            assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+            assert_eq!(scanned(pea).len(), hashes.len());
+            assert_sound(pea);
+        };
+        is_as_large(&pea, 2, &hashes);
+        let (pool, small) = reopened(&sim);
+        is_as_large(&small, 2, &hashes);
+        small.reserve(1000).unwrap();
+        assert!(small.stats().splits > 0 || buckets == 64);
+        assert_sound(&small);
+        drop((pool, small));
+
+        let next = in_bucket_0(6);
+        assert_eq!(put(&pea, next, !next), None);
+        hashes.push(next);
+        let extents = 2 * u64::from(buckets);
+        is_as_large(&pea, extents, &hashes);
+        let (pool, large) = reopened(&sim);
+        is_as_large(&large, extents, &hashes);
+        let place: Place<Sim> = pool.into();
+        assert_eq!(
+            (place.unit_extents().len() as u64, place.directory_extents().len()),
+            (extents, 1)
+        );
+        // They stay large.
+        hashes.iter().for_each(|h| assert_eq!(remove(&large, *h), Some(!h)));
+        is_as_large(&large, extents, &[]);
+        for i in 0..1000 {
+            let h = in_bucket_0(i) ^ i << 63;
+            assert_eq!(put(&large, h, i), None);
+        }
+        assert!(large.stats().splits > 0);
+        assert_sound(&large);
+    }
+}
+
+/// However little room is left: an insert that fails changes nothing, and what failed in the middle is given back.
+#[test]
+fn small_segments_without_room_stay_as_they_are() {
+    let mut small = 0;
+    for extents in 4..=24 {
+        let pool = pool_on(Dram::new(extents << 10).unwrap(), GROWING);
+        let place: Place<Dram> = pool.clone().into();
+        let pea = Pea::create(pool, Policy::default()).unwrap();
+        let mut hashes = Vec::new();
+        loop {
+            let h = in_bucket_0(hashes.len() as u64);
+            match pea.update(h, Room::ForNew, &mut |_| Ok(Change::Set(!h))) {
+                Ok(_) => hashes.push(h),
+                Err(e) => {
+                    assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+                    break;
+                }
+            }
+        }
+        assert!(hashes.len() >= 12);
+        if pea.stats().slots == 24 {
+            small += 1;
+            assert_eq!((place.unit_extents().len(), place.directory_extents().len()), (2, 1));
+        }
+        assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+        assert_sound(&pea);
+    }
+    // Three are there, two large segments and an array come.
+    assert_eq!(small, 9);
+}
+
+/// A map beside others has segments of half a mebibyte, whatever the extents are of the pool.
+#[test]
+fn segments_have_one_size_in_all_pools() {
+    for (extent_shift, slots) in [(16, 2 << 8), (19, 2 << 11), (20, 2 << 12)] {
+        let geometry = Geometry { extent_shift, ..Geometry::default() };
+        let (_dir, path) = new_path();
+        let pool: durahash::Pool = Options::new().geometry(geometry).create(&path).unwrap();
+        let options = Options::new().design(Design::Pea);
+        let map: Map<u64, u64> = pool.create("beside", &options).unwrap();
+        assert_eq!(map.stats().unwrap().index.slots, slots * 15);
+        for i in 0..8000 {
+            map.put(&i, &i).unwrap();
+        }
+        let slots = slots.max(2 << 11);
+        assert_eq!(map.stats().unwrap().index.slots, slots * 15);
+        drop((map, pool));
+        let pool: durahash::Pool = Options::new().open(&path).unwrap();
+        let map: Map<u64, u64> = pool.open("beside").unwrap();
+        assert!((0..8000).all(|i| map.get(&i).unwrap() == Some(i)));
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    }
+}
+
+/// Readers find every key, and writers lose none, while segments become large under them.
+#[test]
+fn others_are_at_work_while_segments_become_large() {
+    for _ in 0..budget(10, 100) {
+        let map: Map<u64, u64> = Options::new().design(Design::Pea).in_memory().unwrap();
+        let done = [const { AtomicU64::new(0) }; 2];
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let (map, done) = (&map, &done);
+                scope.spawn(move || {
+                    for i in 0..6000 {
+                        map.put(&(i * 2 + writer), &i).unwrap();
+                        done[writer as usize].store(i + 1, Ordering::Release);
+                    }
+                });
+                scope.spawn(move || {
+                    let mut at = 0;
+                    while at < 6000 {
+                        let until = done[writer as usize].load(Ordering::Acquire);
+                        // The last ones, and some of all before.
+                        for i in (at..until).chain((0..until).step_by(97)) {
+                            assert_eq!(map.get(&(i * 2 + writer)).unwrap(), Some(i));
+                        }
+                        at = until;
+                    }
+                });
+            }
+        });
+        assert_eq!(map.len().unwrap(), 12_000);
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        let index = map.stats().unwrap().index;
+        assert!(index.medium_bytes > 1 << 20, "{index:?}");
+    }
+}
+
 /// The heads of all segments of an image.
 fn heads(image: &mut [u64]) -> impl Iterator<Item = &mut u64> {
     const UNITS: u8 = 2;
@@ -171,8 +321,12 @@ fn heads(image: &mut [u64]) -> impl Iterator<Item = &mut u64> {
 /// Lookups end where an end bit says so: where it is wrong, what is behind it is lost until it is mended.
 #[test]
 fn an_end_bit_that_is_wrong_is_found_and_mended() {
+    [TINY, GROWING].into_iter().for_each(is_mended);
+}
+
+fn is_mended(geometry: Geometry) {
     let sim = Sim::new(TINY_BYTES);
-    let hashes = fill_with_stash(&pea(sim.clone()));
+    let hashes = fill_with_stash(&pea_of(sim.clone(), geometry));
     let mut image = sim.image();
     heads(&mut image).for_each(|head| *head |= 1);
     let sim = Sim::from_image(&image, TINY_BYTES);
@@ -190,7 +344,7 @@ fn an_end_bit_that_is_wrong_is_found_and_mended() {
 
 /// The same of records, which an iteration finds by lookups.
 #[test]
-fn compaction_finds_what_an_end_bit_hides() {
+fn compaction_finds_entries_that_an_end_bit_hides() {
     let (_dir, path) = new_path();
     // Without a log, which would have the first extents.
     let options = Options::new().design(Design::Pea).geometry(TINY).sync_mode(SyncMode::Process);
@@ -243,7 +397,7 @@ fn a_pool_of_format_3_has_no_end_bits() {
     assert!(heads(&mut image).all(|head| *head & 1 == 1));
 }
 
-/// A head that says more slots are live than the geometry uses is damaged; what is in them is read, and
+/// A head that says more slots are live than the geometry uses is damaged; entries in them are read, and
 /// split with the others.
 #[test]
 fn slots_that_the_geometry_does_not_use_outlive_a_split() {

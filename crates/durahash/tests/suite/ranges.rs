@@ -106,7 +106,7 @@ pub(super) fn is_corrupt(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
-/// Who comes first waits for the own range alone; later those beside it are made with it.
+/// The first operation makes its own range alone; later ones make those beside it, too.
 #[test]
 fn ranges_beside_each_other_are_made_together() {
     let image = Run::with(2000).sim.image();
@@ -259,7 +259,7 @@ fn a_close_keeps_the_number_of_entries() {
         drop((sim, pool));
         run = Run::with(300);
     }
-    // What a close has saved is right later, too, although nobody came to all.
+    // The count that a close has saved is right later, too, although some ranges were never made.
     let mut image = run.close();
     for round in 0..3 {
         let (sim, pool, reh) = open(&image).unwrap();
@@ -295,7 +295,7 @@ fn space_is_found_before_a_pool_is_full() {
     assert_eq!(findings(&reh), []);
 }
 
-/// What lies on a medium, as a pool of another version of the format.
+/// The image of a medium, as a pool of another version of the format.
 pub(super) fn of_version(sim: &Sim, version: u64) -> Vec<u64> {
     let mut image = sim.image();
     image[VERSION] = version;

@@ -43,7 +43,7 @@ fn sizes_from_nothing_to_runs_of_extents() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn entries_that_are_too_large_are_refused() {
     let map = Options::new().max_bytes(BYTES).in_memory::<Map<[u8], [u8]>>().unwrap();
     let refused = |key: &[u8], value: &[u8], limit: usize| {
         let e = map.put(key, value).unwrap_err();
@@ -87,7 +87,7 @@ fn a_full_pool_loses_and_leaks_nothing() {
             for k in (0..2000).step_by(2) {
                 match map.remove(&str::sample(k)) {
                     Ok(old) => assert_eq!(old, model.get(&k).map(|v| <[u8]>::sample(*v))),
-                    // What leaves a chain leaves copies of those before it.
+                    // A removal from a chain makes copies of the records before it.
                     Err(e) => {
                         assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
                         assert_eq!(geometry, colliding());
@@ -96,7 +96,7 @@ fn a_full_pool_loses_and_leaks_nothing() {
                 }
                 removed.extend(model.remove_entry(&k));
             }
-            // What was freed is there again, but for what needs several extents side by side.
+            // The freed space is there again, but for records that need several extents side by side.
             let count = removed.len();
             removed.retain(|(k, v)| map.put(&str::sample(*k), &<[u8]>::sample(*v)).is_ok());
             assert!(removed.len() * 10 >= count * 9, "{} of {count}", removed.len());
@@ -133,7 +133,7 @@ fn deaths_do_not_grow_a_pool() {
 /// The costs of a new entry: the lines of its record and one of its slot, a fence before it is linked
 /// and a drain after.
 #[test]
-fn a_put_costs_what_its_record_and_slot_do() {
+fn a_put_costs_its_record_and_its_slot() {
     for design in Design::ALL {
         let options = Options::new().design(*design).seed(7).max_bytes(64 << 20);
         let medium = Metered::new(Dram::new(64 << 20).unwrap());
@@ -209,7 +209,7 @@ fn a_record_is_verified_once_an_open_or_always() {
             // From here on it is known, and only a check finds what damages it.
             flip();
             assert!(get(&map) && finds(&map), "{design}");
-            // What this open has written is known, too.
+            // A record that this open has written is known, too.
             let (map, flip) = open(false);
             map.put("the key of three words..", &value).unwrap();
             flip();
@@ -269,7 +269,7 @@ fn the_keys_of_one_hash_have_a_limit() {
     assert!(matches!(error.kind(), ErrorKind::Skewed { .. }), "{error}");
     let refused = map.update(&stored.to_string(), |_| Change::Set("new".to_owned())).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::Skewed { .. }), "{refused}");
-    // What is there can be changed, and makes room when it is removed.
+    // Existing entries can be changed, and make room when they are removed.
     map.put("7", "seven").unwrap();
     assert_eq!(map.get("7").unwrap().as_deref(), Some("seven"));
     let removed = (0..stored).filter(|i| map.remove(&i.to_string()).unwrap().is_some()).count();

@@ -134,7 +134,7 @@ fn the_global_depth_is_that_of_the_deepest_bucket() {
 /// After a split the old bucket keeps copies of what moved. A merge makes its prefix match them
 /// again: values that were replaced since, and what was removed, would come back.
 #[test]
-fn a_merge_does_not_revive_what_a_split_left_behind() {
+fn a_merge_does_not_revive_copies_of_a_split() {
     let mut run = Run::new();
     let (lower, upper) = (with_prefix(0b00, 2, 1), with_prefix(0b01, 2, 2));
     let (lower, upper): (Vec<u64>, Vec<u64>) = (lower.collect(), upper.collect());
@@ -157,10 +157,10 @@ fn a_merge_does_not_revive_what_a_split_left_behind() {
     run.assert_right();
 }
 
-/// No hash is reserved to say that a slot is empty: what says so in one half of the hashes is a key
+/// No hash is reserved to say that a slot is empty: the mark in one half of the hashes is a key
 /// of the other.
 #[test]
-fn what_marks_empty_slots_are_keys_like_all_others() {
+fn marks_of_empty_slots_are_keys_like_all_others() {
     let markers = [u64::MAX, 0];
     let mut run = Run::new();
     run.assert_right();

@@ -600,7 +600,7 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
     // Two buckets of copies: they are replaced all the time.
     let cache = Cache { bytes: Some(256), fill: false, sync_threads: 2 };
     let rewo = on_dram(1 << 22, TINY, cache);
-    // What was begun and what has returned, for each key. Values only grow; 0 is removed.
+    // The last value begun and the last returned, for each key. Values only grow; 0 is removed.
     let begun: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let done: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let ended = AtomicU64::new(0);
@@ -682,7 +682,7 @@ fn tables_of_other_sizes_are_damage() {
     assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
 }
 
-/// A counter whose check sum is right is believed as far as there are slots. What it says wrong leads to no
+/// A counter whose check sum is right is believed as far as there are slots. A wrong count leads to no
 /// work without end: tables are not halved again and again that have more slots than it says.
 #[test]
 fn forged_counters_lead_to_no_work_without_end() {
@@ -708,7 +708,7 @@ fn forged_counters_lead_to_no_work_without_end() {
 
 /// The part of the next table that is prepared is no part of a pool that is closed, or was left.
 #[test]
-fn what_was_prepared_is_given_back() {
+fn a_prepared_table_is_given_back() {
     let (sim, rewo) = tiny(NONE);
     let mut prepared = 0;
     for i in 0..300 {

@@ -1,4 +1,4 @@
-//! What small pools take, and many of them at once.
+//! The space of small pools, and of many of them at once.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ fn on_disk(path: &std::path::Path) -> u64 {
 #[test]
 fn a_new_pool_is_small() {
     for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
-        for design in [Design::Reh, Design::Esh, Design::Rewo] {
+        for design in Design::ALL.iter().copied() {
             let (_dir, path) = new_path();
             let options = Options::new().design(design).sync_mode(mode);
             let map: Map<u64, u64> = options.create(&path).unwrap();
@@ -32,9 +32,9 @@ fn a_new_pool_is_small() {
     }
 }
 
-/// What a log does not use stays a hole, in whatever mode the pool is used, and whether or not it was closed.
+/// The unused part of a log stays a hole, in every mode, with a close and without one.
 #[test]
-fn what_a_log_does_not_use_takes_no_space() {
+fn the_unused_part_of_a_log_takes_no_space() {
     let (_dir, path) = new_path();
     let options = |mode| Options::new().sync_mode(mode);
     let first: Map<u64, u64> = options(SyncMode::INTERVAL).create(&path).unwrap();

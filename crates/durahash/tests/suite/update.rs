@@ -57,7 +57,7 @@ fn a_value_that_is_too_large_is_refused() {
 
 /// A pool without room for a new record still changes and removes in place of what is there.
 #[test]
-fn a_full_pool_refuses_what_grows_and_goes_on_removing() {
+fn a_full_pool_refuses_growth_and_goes_on_removing() {
     let map: Map<u64, [u8]> = Options::new().max_bytes(4 << 20).in_memory().unwrap();
     let full = (0..).find(|i| map.update(i, |_| Change::Set(vec![1; 10_000])).is_err()).unwrap();
     let error = map.update(&full, |_| Change::Set(vec![1; 10_000])).unwrap_err();

@@ -65,12 +65,12 @@ pub trait Disk: Send + Sync {
         self.read_log(off, bytes)
     }
 
-    /// True if [`read_ring`](Disk::read_ring) reads what the drive has, past the page cache.
+    /// True if [`read_ring`](Disk::read_ring) reads the drive, past the page cache.
     fn reads_drive(&self) -> bool {
         false
     }
 
-    /// Puts what was written to the drive and is in its cache on the disk.
+    /// Puts the contents of the drive's cache on the disk.
     ///
     /// # Errors
     /// The system's error.
@@ -117,7 +117,7 @@ pub trait Disk: Send + Sync {
     /// The system's error.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Lengthens the pool to `bytes` bytes, durably: what is logged may lie there from now on.
+    /// Lengthens the pool to `bytes` bytes, durably: logged lines may lie there from now on.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
@@ -126,7 +126,7 @@ pub trait Disk: Send + Sync {
     /// As [`Storage::begin`](crate::Storage::begin): before the first write to the pool or the area.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full) where there is no space for what are holes: nothing has changed
+    /// [`Full`](crate::ErrorKind::Full) where there is no space for the file's holes: nothing has changed
     /// then.
     fn begin(&self) -> Result<()> {
         Ok(())
@@ -157,6 +157,11 @@ pub trait Disk: Send + Sync {
     /// Tells the pool's file from copies of it.
     fn file_id(&self) -> FileId {
         FileId::default()
+    }
+
+    /// The device that the file lies on: who waits for one disk waits for no other.
+    fn device(&self) -> u64 {
+        0
     }
 
     /// Bytes of the pool's file when it was opened, zero if there is none.

@@ -2,12 +2,12 @@
 //!
 //! A small pool shall be a small file, and a long load wants a long log, since a checkpoint writes each page of
 //! the pool that was changed. So a log uses the first part of its area: 512 KiB, and when these are half full, up to 16
-//! times as many bytes as the rest of the pool has. What is behind that is a hole of the file. The heads say
+//! times as many bytes as the rest of the pool has. The rest of the area is a hole of the file. The heads say
 //! where the parts are. They change while the log is empty:
 //!
 //! | Step | Who | If it stops after this step |
 //! |---|---|---|
-//! | a block is written: half of what the log uses is in use, which is noted, since a writer that finds no room makes a checkpoint at once | who writes | as before |
+//! | a block is written: half of what the log uses is in use, which is noted, since a writer that finds no room makes a checkpoint at once | the writer | as before |
 //! | zeros are what is used in addition, in `Interval` without being written; where there is no space or memory for it, the log stays as it is until the pool is twice as long | the thread in the background | as before, in a file that takes more space |
 //! | a [checkpoint](super), whose sync has that on the disk, too | the same | as in any |
 //! | no line gets a number, and no other thread writes, from here on | | |

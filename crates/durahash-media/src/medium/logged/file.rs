@@ -15,28 +15,34 @@
 //!   [`FOLIO_PAGES_MAX`](super::old::FOLIO_PAGES_MAX) pages, the most that the index of the page cache (an XArray) has room for in one
 //!   entry. The ring is written past the cache only if it begins and ends at multiples of that, as
 //!   the rings of large logs do ([`place_log`](super::make::place_log)).
-//! - No page of the ring is dirty in the cache while it is written past it. Nobody stores to it through
+//! - No page of the ring is dirty in the cache while it is written past it. No thread stores to it through
 //!   a mapping. It is written through the cache when a log is made and when a recovery writes it again,
 //!   each time synced, with success, before the first direct write; or, in a new file, before that has its name.
 //! - That such pages are clean in the cache, or are read into it meanwhile, harms nobody: they are never
 //!   written back, and each direct write drops them.
 //!
 //! A log that does not use all of its area yet (`extend.rs`) has staged lines and a ring before that place, which are
-//! written through the cache; what its ring has behind it is written past the cache, as nothing but blocks was ever
-//! there.
+//! written through the cache; the part of its ring behind it is written past the cache, as nothing but blocks was
+//! ever there.
 //!
 //! A ring that does not lie so, of a small log, and any ring where the file system has no direct writes,
 //! is written through the cache.
 //!
 //! # Syncs that fail
-//! The system tells each open file once of a write-back that failed, in whichever sync comes next. If
-//! a growth got to know what a checkpoint has to know, the checkpoint would go on. So the syncs of one
+//! The system tells each open file once of a write-back that failed, in the next sync. If
+//! a growth took the report that a checkpoint needs, the checkpoint would go on. So the syncs of one
 //! open file come one after the other, and after one that failed there is none ([`Syncs`]). The mapping,
-//! writes through the cache, and direct writes have an open file each, and each of these is told.
+//! writes through the cache, and direct writes have an open file each, and each of these is told. In `Interval` a log's
+//! writes, which nobody waits for, have an open file anew each time: it is told of what fails from its opening on, which is
+//! all of its own write; and what was written before was durable, or the log has ended. It is opened by the link in `/proc` to
+//! the file of the mapping, not by its name, which may lead elsewhere by now, or be slow to look up. Without a `/proc` it stays
+//! open. If none can be had, as the process may have no more files or has lost the right to open this one, the write goes
+//! through the file of the mapping, and a sync of that follows.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -63,7 +69,7 @@ const OWN_PART: u64 = 4;
 struct Syncs(Mutex<Option<i32>>);
 
 impl Syncs {
-    fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn run<T>(&self, sync: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(errno) = *failed {
@@ -73,28 +79,38 @@ impl Syncs {
     }
 }
 
+/// How the log is written.
+enum Way {
+    /// Not in this way.
+    None,
+    /// By a file that stays open.
+    Kept(File),
+    /// By one that is opened for each write, by its link in `/proc`.
+    Anew,
+}
+
 /// A pool's file behind a log.
 pub struct FileDisk {
     /// The image; the mapping under it goes after it.
     region: Region,
     image: Mapping,
-    /// The image is memory of this process from here to there, whatever is stored: what the file grows
-    /// by begins with zeros, and what is stored to a page of a file would be copied to one of our own all
+    /// The image is memory of this process from here to there, whatever is stored: bytes that the file grows
+    /// by begin with zeros, and a store to a page of a file would copy it to one of our own all
     /// the same, in small pages.
     own: Range<u64>,
-    /// The file for writes past the page cache, where these are safe.
-    direct: Option<File>,
-    /// The file for writes through it, each durable when it returns; `None` where its name does not
-    /// lead to it any more, and the file of the view does this.
-    cached: Option<File>,
+    /// For writes past the page cache, where these are safe.
+    direct: Way,
+    /// For writes through it, each durable when it returns. Where there is no way, the file of the view does this.
+    cached: Way,
     cached_syncs: Syncs,
     /// True if staged lines lie in the file.
     keeps_staged: bool,
     private_bytes_max: u64,
     area: LogArea,
     whole: Layout,
-    /// What the log does not use of its area at open.
+    /// The part of its area that the log does not use at open.
     unused: Range<u64>,
+    device: u64,
     view: Mapped,
     view_syncs: Syncs,
 }
@@ -117,9 +133,17 @@ impl FileDisk {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, most) };
-        let open = |direct| open_durable(&view, direct).map_err(|e| view.error(OPENING, e));
+        let open = |direct| {
+            // In `Interval` nobody waits for the opening, and a pool is to have one open file.
+            if keeps_staged && reopen_durable(&view, direct).is_ok() {
+                return Ok(Way::Anew);
+            }
+            let file = open_durable(&view, direct).map_err(|e| view.error(OPENING, e))?;
+            Ok::<_, Error>(file.map_or(Way::None, Way::Kept))
+        };
         let cached = open(false)?;
-        let direct = if area.stands_apart(whole) { open(true)? } else { None };
+        let direct = if area.stands_apart(whole) { open(true)? } else { Way::None };
+        let device = view.file().metadata().map_err(|e| view.error(OPENING, e))?.dev();
         Ok(FileDisk {
             region,
             image,
@@ -132,22 +156,40 @@ impl FileDisk {
             area,
             whole,
             unused: old.unused(),
+            device,
             view,
             view_syncs: Syncs::default(),
         })
+    }
+
+    /// Writes durably, past the page cache or through it, if there is a way now.
+    pub(super) fn write_durably(
+        &self,
+        direct: bool,
+        bytes: &[u8],
+        off: u64,
+    ) -> Option<io::Result<()>> {
+        let at = self.area.off + off;
+        match if direct { &self.direct } else { &self.cached } {
+            Way::None => None,
+            Way::Kept(file) => Some(sys::write_at(file, bytes, at)),
+            Way::Anew => {
+                let file = reopen_durable(&self.view, direct).ok()?;
+                Some(sys::write_at(&file, bytes, at))
+            }
+        }
     }
 
     fn view(&self) -> View<'_, Mapped> {
         View::new(&self.view, self.area)
     }
 
-    /// From where to where the ring reaches, if it shares no folio, and whether it is written past the
-    /// cache.
+    /// The range of the ring, if it shares no folio; true if it is written past the cache.
     #[cfg(all(test, not(loom)))]
     pub(super) fn place(&self) -> (Option<(u64, u64)>, bool) {
         let LogArea { off, bytes, .. } = self.area;
         let ring = (off + self.whole.ring_off(), off + bytes);
-        (self.area.stands_apart(self.whole).then_some(ring), self.direct.is_some())
+        (self.area.stands_apart(self.whole).then_some(ring), !matches!(self.direct, Way::None))
     }
 
     /// Dirties the pages that an earlier process may have failed to sync, so that the next sync is one.
@@ -173,6 +215,11 @@ impl FileDisk {
 /// The file of `view`, opened for writes that are durable when they return.
 fn open_durable(view: &Mapped, direct: bool) -> io::Result<Option<File>> {
     open_same(view, |path| sys::open_durable(path, direct))
+}
+
+/// The same, whatever its name is, where there is a /proc.
+fn reopen_durable(view: &Mapped, direct: bool) -> io::Result<File> {
+    sys::open_durable(&sys::link_to(view.file()), direct)
 }
 
 impl Disk for FileDisk {
@@ -224,22 +271,20 @@ impl Disk for FileDisk {
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         let in_ring = off >= self.whole.ring_off();
-        match &self.direct {
-            Some(file) if in_ring => sys::write_at(file, bytes, self.area.off + off),
-            _ => self.rewrite_log(off, bytes),
-        }
+        let written = if in_ring { self.write_durably(true, bytes, off) } else { None };
+        written.unwrap_or_else(|| self.rewrite_log(off, bytes))
     }
 
     /// Through the cache, as it was read.
     fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
-        let at = self.area.off + off;
-        match &self.cached {
-            Some(file) => self.cached_syncs.run(|| sys::write_at(file, bytes, at)),
-            None => self.view_syncs.run(|| {
-                sys::write_at(self.view.file(), bytes, at)?;
-                sys::sync_file_data(self.view.file())
-            }),
+        let write = || self.write_durably(false, bytes, off).transpose();
+        if self.cached_syncs.run(write)?.is_some() {
+            return Ok(());
         }
+        self.view_syncs.run(|| {
+            sys::write_at(self.view.file(), bytes, self.area.off + off)?;
+            sys::sync_file_data(self.view.file())
+        })
     }
 
     fn staged(&self) -> Option<&[PmU64]> {
@@ -275,8 +320,8 @@ impl Disk for FileDisk {
             .own(self.own.start.max(had), self.own.end)
             .map_err(|e| self.view.error(MAPPING, e))?;
         self.view().grow(bytes)?;
-        // One page of it takes the file's new length to the disk. Whether or not the file has just
-        // become longer: what counts is that nobody relied on it yet.
+        // One page of it takes the file's new length to the disk. Also if the file was that long
+        // before: no thread relied on it yet.
         let page = BLOCK_BYTES as u64;
         let first = len.max(bytes.saturating_sub(page));
         self.view_syncs
@@ -318,7 +363,7 @@ impl Disk for FileDisk {
 
     fn trim(&self, bytes: u64) -> Result<()> {
         if bytes < self.region.len() {
-            // What late readers still see there are zeros.
+            // Late readers see zeros there.
             self.image.detach(bytes).map_err(|e| self.view.error("cutting the pool", e))?;
         }
         self.view().trim(bytes)
@@ -326,6 +371,10 @@ impl Disk for FileDisk {
 
     fn file_id(&self) -> FileId {
         self.view.file_id()
+    }
+
+    fn device(&self) -> u64 {
+        self.device
     }
 
     fn file_bytes(&self) -> u64 {
@@ -364,7 +413,7 @@ impl Logged<FileDisk> {
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
         let disk = FileDisk::new(file, &old, !strict, private_bytes_max)?;
         let mut logged = Logged::over(disk, old.found, strict)?;
-        logged.background = Some(Background::start(&logged.log, mode)?);
+        logged.background = Some(Background::start(&logged.log, mode));
         Ok(logged)
     }
 }

@@ -24,7 +24,7 @@
 //! nothing of an earlier open continues a sequence of this one.
 //!
 //! A log uses the first part of its area, which grows when it is half full (`extend.rs`): staged lines and ring end
-//! where the head says. What is behind them is a hole of the file. A log of format 3 has "DURALOGH" as its
+//! where the head says. The area behind them is a hole of the file. A log of format 3 has "DURALOGH" as its
 //! heads' first word and no word at 72: it always uses all of its area, an eighth of it for staged lines.
 
 use crate::medium::LINE_BYTES;
@@ -65,7 +65,7 @@ pub(super) const STAGED_WORDS: usize = 11;
 
 /// The smallest area: two heads, a block of staged lines, and four blocks.
 pub(crate) const AREA_BYTES_MIN: u64 = 7 * BLOCK_BYTES as u64;
-/// What a new log uses of its area.
+/// The bytes of its area that a new log uses.
 pub(super) const BEGIN_BYTES: u64 = 512 << 10;
 
 /// Where the parts of an area are.

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Stores that are not atomic as a pair, and who closes the gate never sees half of one.
+    /// Stores that are not atomic as a pair: the thread that closes the gate never sees half of one.
     #[test]
     fn nobody_is_inside_while_it_is_closed() {
         let (a, b) = (AtomicU64::new(0), AtomicU64::new(0));

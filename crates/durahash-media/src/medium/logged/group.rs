@@ -1,13 +1,13 @@
-//! Group commit: one thread at a time writes, for all who wait.
+//! Group commit: one thread at a time writes, for all that wait.
 //!
-//! | Step | Who | |
+//! | Step | Thread | |
 //! |---|---|---|
-//! | what it needs on the disk is staged | each | else nobody would write it |
+//! | its lines are staged | each | else no thread would write them |
 //! | it *comes*: it is counted, and looks whether it is served or another thread writes | each | |
-//! | it takes the turn if nobody writes, else it sleeps | each | |
-//! | it *gathers*: waits a moment until as many have come as were there the last time | who has the turn | |
+//! | it takes the turn if no thread writes, else it sleeps | each | |
+//! | it *gathers*: waits a moment until as many have come as were there the last time | the holder of the turn | |
 //! | it writes all that is staged | the same | |
-//! | it gives the turn up and wakes those who sleep | the same | served or not, each looks again |
+//! | it gives the turn up and wakes the sleeping ones | the same | served or not, each looks again |
 //!
 //! Without the moment's wait the first of two threads whose operations were served by one write would
 //! start the next write alone, before the other has woken up (some 20 µs, where a write takes 100), and
@@ -39,7 +39,7 @@ pub(super) struct Group {
 struct State {
     writing: bool,
     sleeping: u64,
-    /// Threads that the last write served, and those who came meanwhile; and how long it took.
+    /// Threads that the last write served, and those that came meanwhile; and how long it took.
     crowd: u64,
     took: Duration,
 }

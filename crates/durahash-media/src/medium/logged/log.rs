@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread::Thread;
+use std::time::Duration;
 
+use super::crew::Seat;
 use super::disk::{Disk, aligned};
 use super::format::{
     BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
@@ -30,10 +31,10 @@ struct Counts {
     checkpoints: AtomicU64,
 }
 
-/// A log over a disk. See the [module docs](super) for who orders what.
+/// A log over a disk. See the [module docs](super) for the order of its steps.
 pub(super) struct Log<D: Disk> {
     pub(super) disk: D,
-    /// Where the parts of the area are. Who holds `writer` or `tail` sees it as it is.
+    /// Where the parts of the area are. A holder of `writer` or `tail` sees it as it is.
     layout: AtomicU64,
     /// True if it can come to use more of its area (`extend.rs`).
     pub(super) extends: bool,
@@ -43,9 +44,12 @@ pub(super) struct Log<D: Disk> {
     pub(super) refused_at: AtomicU64,
     salt: u64,
     /// Number of the line that comes next. The lock is held while a line gets its number and is
-    /// copied; the mirror is for those who only look.
+    /// copied; the mirror is for threads that only look.
     pub(super) tail: Mutex<u64>,
     next: AtomicU64,
+    /// True if the writer was called and has not begun, or there is none. Changed while `tail` is locked. The thread that sets
+    /// it calls after it has let `tail` go: lines that others stage in between rely on that call, and are as late as it is.
+    is_due: AtomicBool,
     /// Where lines are staged that need not outlive the process.
     own: Option<Dram>,
     /// Number of the first line of this open.
@@ -57,21 +61,21 @@ pub(super) struct Log<D: Disk> {
     pub(super) head: Mutex<Head>,
     /// The first block that the head needs.
     start: AtomicU64,
-    /// The error number of what failed first; zero if nothing did.
+    /// The error number of the first failure; zero if there was none.
     failed: AtomicI32,
     counts: Counts,
     pub(super) private: Private,
-    /// Whose turn it is to write, and who waits for that.
+    /// The turn to write, and the threads that wait for it.
     group: Group,
     pub(super) wake: OnceLock<Wake>,
 }
 
 /// Threads that work in the background, so that others need not wait.
 pub(super) struct Wake {
-    /// Writes staged lines.
-    pub(super) writer: Option<Thread>,
+    /// Writes staged lines, so long after the first of them was staged.
+    pub(super) writer: Option<(Seat, Duration)>,
     /// Makes checkpoints.
-    pub(super) checkpointer: Thread,
+    pub(super) checkpointer: Seat,
 }
 
 /// Where the log goes on; held during a write.
@@ -87,8 +91,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same of a lock that is mostly held for less time than it takes to wake a thread: nobody sleeps
-/// who does not wait for long.
+/// The same of a lock that is mostly held for less time than it takes to wake a thread: a thread sleeps
+/// only after a long wait.
 fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     const ROUNDS: u32 = 32;
     let mut backoff = Backoff::new();
@@ -123,6 +127,7 @@ impl<D: Disk> Log<D> {
             salt: head.salt,
             tail: Mutex::new(head.line),
             next: AtomicU64::new(head.line),
+            is_due: AtomicBool::new(false),
             own,
             first: head.line,
             durable: AtomicU64::new(head.line),
@@ -185,7 +190,7 @@ impl<D: Disk> Log<D> {
                 return;
             }
             let mut tail = lock_soon(&self.tail);
-            // Who held it may have failed in the middle of a step.
+            // The last holder may have failed in the middle of a step.
             if self.has_failed() {
                 return;
             }
@@ -201,20 +206,46 @@ impl<D: Disk> Log<D> {
             }
             let next = *tail;
             self.next.store(next, Ordering::Release);
+            let is_first = !self.is_due.load(Ordering::Relaxed);
+            if is_first {
+                self.is_due.store(true, Ordering::Relaxed);
+            }
             drop(tail);
+            if is_first {
+                self.call_writer();
+            }
             if lines == 0 {
-                // Nobody else may be there to make room.
+                // There may be no other thread to make room.
                 self.commit(next);
             } else if in_use < capacity / 2
                 && in_use + lines >= capacity / 2
-                && let Some(Wake { writer: Some(writer), .. }) = self.wake.get()
+                && let Some(Wake { writer: Some((writer, _)), .. }) = self.wake.get()
             {
-                writer.unpark();
+                writer.call(Duration::ZERO);
             }
             if too_much && let Some(wake) = self.wake.get() {
-                wake.checkpointer.unpark();
+                wake.checkpointer.call(Duration::ZERO);
             }
         }
+    }
+
+    /// Has the first line that is staged since a write, and those behind it, written in time.
+    #[cold]
+    fn call_writer(&self) {
+        if let Some(Wake { writer: Some((writer, every)), .. }) = self.wake.get()
+            && !writer.call(*every)
+        {
+            // There is no thread that would. Lines of others may be staged by now, which rely on this call.
+            self.write_due();
+        }
+    }
+
+    /// Writes what is staged when that is due, all of it: a line that is staged from now on leads to a call of its own.
+    pub(super) fn write_due(&self) {
+        let tail = lock(&self.tail);
+        self.is_due.store(false, Ordering::Relaxed);
+        drop(tail);
+        self.commit(self.next());
     }
 
     /// Runs `f` while no line gets a number.
@@ -247,12 +278,12 @@ impl<D: Disk> Log<D> {
         slot[0].store(number);
     }
 
-    /// Puts all lines below number `upto` on the disk, together with what others staged meanwhile;
+    /// Puts all lines below number `upto` on the disk, together with lines that others staged meanwhile;
     /// not if the log has failed.
     pub(super) fn commit(&self, upto: u64) {
         let is_done = || self.durable() >= upto || self.has_failed();
         while let Some(turn) = self.group.turn_unless(&is_done) {
-            // What has failed meanwhile is not tried again.
+            // A log that has failed meanwhile does not write again.
             if self.has_failed() {
                 return;
             }
@@ -274,7 +305,7 @@ impl<D: Disk> Log<D> {
             if in_use * 2 >= self.layout().ring_blocks {
                 self.was_half_full.store(self.extends, Ordering::Relaxed);
                 if let Some(wake) = self.wake.get() {
-                    wake.checkpointer.unpark();
+                    wake.checkpointer.call(Duration::ZERO);
                 }
             }
             if self.is_tight(in_use) {
@@ -283,7 +314,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Writes what is staged, as far as there is room in the ring, and then to the pool.
+    /// Writes staged lines, as far as there is room in the ring, and then to the pool.
     pub(super) fn write_batch(&self, writer: &mut Writer) -> io::Result<()> {
         let layout = self.layout();
         let ring = layout.ring_blocks;
@@ -382,7 +413,7 @@ impl<D: Disk> Log<D> {
         Head { generation: head.generation + 1, line, block, chain, ..*head }
     }
 
-    /// Puts what was written to the pool on the disk, and then the next head; or `both` heads, so that it does
+    /// Syncs the pool, and then writes the next head; or `both` heads, so that it does
     /// not matter which of them is left.
     pub(super) fn move_to(&self, head: &mut Head, mut next: Head, both: bool) {
         if let Err(e) = self.disk.sync_data() {
@@ -401,7 +432,7 @@ impl<D: Disk> Log<D> {
             return self.fail(&e);
         }
         *head = next;
-        // Only now may anybody write over what the head before needs.
+        // Only now may a thread write over blocks that the head before needs.
         self.start.store(next.block, Ordering::Release);
         self.counts.checkpoints.fetch_add(1, Ordering::Relaxed);
     }

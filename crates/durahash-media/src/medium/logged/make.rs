@@ -86,10 +86,10 @@ pub(crate) fn used_at_first(area_bytes: u64) -> u64 {
     Layout::first(area_bytes).bytes()
 }
 
-/// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
+/// Makes `bytes` unused bytes from `off` an empty log of pool `uuid`.
 ///
 /// # Errors
-/// [`Io`](crate::ErrorKind::Io) with what the system says.
+/// [`Io`](crate::ErrorKind::Io) with the system's error.
 pub(crate) fn format_log<M: LogSpace>(
     medium: &M,
     off: u64,

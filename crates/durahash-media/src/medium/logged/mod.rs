@@ -1,4 +1,4 @@
-//! A redo log of flushed lines: what is acknowledged survives the loss of power on any disk.
+//! A redo log of flushed lines: acknowledged operations survive the loss of power on any disk.
 //!
 //! A file that is mapped and written back by the kernel reaches the disk in any order, so after a
 //! loss of power it may be a mixture that no design can recover. But a medium is told every line
@@ -8,7 +8,7 @@
 //! *pool* in the file is written from the log only. At every instant the log, up to its last sound
 //! line, is one such prefix.
 //!
-//! # What is written when
+//! # The order of writes
 //!
 //! | Step | Who | Before it | If it stops after this step |
 //! |---|---|---|---|
@@ -31,11 +31,11 @@
 //! - **LOG-1** No byte of a line is written to the pool before the line, and all lines with smaller
 //!   numbers, are durable in the log. So whatever part of these writes a crash leaves, replay from
 //!   the head on writes each of these lines once more, the last of each line last.
-//! - **LOG-2** No block is written over, and no staged line, before what it holds is durable
+//! - **LOG-2** No block is written over, and no staged line, before its contents are durable
 //!   elsewhere: in the pool, before a durable head; in the log.
 //!
 //! With them, the pool after replay is exactly the pool of the head with all lines of the log
-//! stored in order: what the program would have had if it had stopped, with nothing in its caches,
+//! stored in order: as if the program had stopped, with nothing in its caches,
 //! after the last flush that counts. Of a line that is in both no older state comes back, and no
 //! store that was never flushed is there at all.
 //!
@@ -47,8 +47,8 @@
 //! to X what relies on it; A copies that. A log that ends with line 10 then has the one without the
 //! other. Under the lock, a copy holds only stores that were made before it, and whatever those rely
 //! on has a smaller number. It also leaves no gaps to wait for: all that is between taking a number
-//! and having copied the line is eight loads and eleven stores. Who is put to sleep there holds the
-//! others up for as long as the system lets them run instead; who is killed takes all with it.
+//! and having copied the line is eight loads and eleven stores. A thread that is put to sleep there holds the
+//! others up for as long as the system lets them run instead; a kill ends them all.
 //!
 //! Stores of one thread to one line are logged in program order, as that thread's flush copies
 //! them all: `same_line_order`. Of another thread that stores to *the same line at the same time*, a
@@ -57,14 +57,14 @@
 //! extent table) everything relied on is one word or unlinked.
 //!
 //! # Modes
-//! `Strict`: a drain waits until what was flushed is durable. It is written by the first thread that
-//! comes to wait, for all; a thread that comes meanwhile waits for the next write, which
-//! often another thread makes for it (`group.rs`). A batch of operations may [`defer`](Memory::defer) its drains: its locks are
-//! released before it is durable, so from then on every operation of any thread, before it returns,
-//! waits for all that was deferred ([`wait_until_durable`](Memory::wait_until_durable)). Nobody is ever told what might
-//! still be lost.
+//! `Strict`: a drain waits until flushed lines are durable. The first thread that comes to wait
+//! writes them, for all; a thread that comes meanwhile waits for the next write, which
+//! often another thread makes for it (`group.rs`). A batch of operations may [`defer`](Memory::defer) its drains: its
+//! locks are released before it is durable, so from then on every operation of any thread, before it returns,
+//! waits for all that was deferred ([`wait_until_durable`](Memory::wait_until_durable)). No operation reports a change
+//! that might still be lost.
 //!
-//! `Interval`: nobody waits. A thread writes what is staged, every so often. Staged lines lie in a
+//! `Interval`: no operation waits. A thread writes staged lines, every so often. They lie in a
 //! shared mapping of the log's area, where the kernel keeps them when the process is killed; each
 //! with a sum over its number, its words and the open's salt, so that after a loss of power they are
 //! taken only as far as they continue the log. A private image and private staging would lose
@@ -74,18 +74,19 @@
 //! The first write or sync that fails, or growth for another reason than a full disk, ends the log:
 //! nothing is tried again, as a second sync may call success what the first one lost. No line is staged
 //! any more. Every change then returns the system's error, and so does every lookup, in any mode: it
-//! might tell of what was never written, or of what a change has stored that was refused. What was
-//! acknowledged before is in the log, and is there at the next open.
+//! might tell of changes that were never written, or that were refused. Changes that were
+//! acknowledged before are in the log, and are there at the next open.
 //!
 //! # Memory
 //! The image is private: a page that was stored to is memory of this process, beside the page of the
 //! file. Beyond a bound (`Options::private_bytes`, half of the machine's memory unless set) pages that
-//! are equal to the file's are given back, by a step in the background (`reclaim.rs`). What is beyond
-//! the bound is what is flushed while that step goes on: never more than a page for each line that the
-//! log has room for, as these are the pages that may differ from the file. What the pool grows by while it
+//! are equal to the file's are given back, by a step in the background (`reclaim.rs`). Pages beyond
+//! the bound are those flushed while that step goes on: never more than a page for each line that the
+//! log has room for, as these are the pages that may differ from the file. Space by which the pool grows while it
 //! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
 
 mod background;
+mod crew;
 mod disk;
 mod extend;
 mod file;
@@ -111,7 +112,7 @@ pub use mode::SyncMode;
 pub(super) use old::{
     OldLog, PoolView, begin_file, is_copy, is_left_in_cache, log_range, pool_bytes,
 };
-// What a pool needs in order to have a log made.
+// For a pool that makes its log.
 #[cfg(not(loom))]
 pub(crate) use {
     format::{AREA_BYTES_MIN, LOG_ALIGN},
@@ -214,7 +215,7 @@ pub struct LogSteps<D: Disk>(Arc<Log<D>>);
 
 #[cfg(any(test, feature = "sim"))]
 impl<D: Disk> LogSteps<D> {
-    /// Writes what is staged to the log.
+    /// Writes staged lines to the log.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) where the log has failed, now or before.
@@ -234,7 +235,7 @@ impl<D: Disk> LogSteps<D> {
         self.0.failure()
     }
 
-    /// Writes back what the log holds, and forgets it.
+    /// Writes back the lines of the log, and forgets them.
     ///
     /// # Errors
     /// As [`write`](LogSteps::write).
@@ -309,14 +310,18 @@ impl<D: Disk + 'static> Memory for Logged<D> {
     /// Many words at each pass of the gate, but not so many that it could not be closed.
     fn copy_in(&self, dst: &[PmU64], src: &[u8]) {
         const AT_ONCE: usize = 512;
-        for (dst, src) in dst.chunks(AT_ONCE).zip(src.chunks(AT_ONCE * 8)) {
+        let (words, rest) = src.as_chunks::<8>();
+        for (dst, words) in dst.chunks(AT_ONCE).zip(words.chunks(AT_ONCE)) {
             gate::pass(|| {
-                for (word, bytes) in dst.iter().zip(src.chunks(8)) {
-                    let mut padded = [0; 8];
-                    padded[..bytes.len()].copy_from_slice(bytes);
-                    word.store(u64::from_le_bytes(padded));
+                for (word, bytes) in dst.iter().zip(words) {
+                    word.store(u64::from_le_bytes(*bytes));
                 }
             });
+        }
+        if let Some(word) = dst.get(words.len()).filter(|_| !rest.is_empty()) {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            self.store(word, u64::from_le_bytes(padded));
         }
     }
 
@@ -341,7 +346,7 @@ impl<D: Disk + 'static> Memory for Logged<D> {
                 self.log.commit(deferred);
             }
         }
-        // In every mode: what a lookup has seen may be what a change that was refused has stored.
+        // In every mode: a lookup may have seen the store of a change that was refused.
         self.log.failure()
     }
 }
@@ -353,7 +358,7 @@ impl<D: Disk + 'static> Storage for Logged<D> {
             self.log.disk.begin()?;
             recover::begin(&self.log.disk, found, *next)?;
             if found.lines > 0 {
-                // Nothing was stored yet but what is in the pool now. If they stay, they cost memory.
+                // All stores so far are in the pool now. If the pages stay, they cost memory.
                 let _ = self.log.disk.forget(0, self.region().len());
             }
         }
@@ -413,8 +418,8 @@ impl<D: Disk> Drop for Logged<D> {
             let is_own = background.is_own();
             background.stop();
             if is_own {
-                // What was acknowledged and is staged yet: a map that was closed has none, but one that
-                // was poisoned was not closed. A failure has nobody to be told to.
+                // Acknowledged changes that are only staged: a map that was closed has none, but one that
+                // was poisoned was not closed. No caller is left to hear of a failure.
                 self.log.commit(self.log.next());
             }
         }

@@ -23,8 +23,8 @@ pub enum SyncMode {
     Process,
     /// At once against the death of the process. Against the loss of power after so long, and what
     /// the write that follows takes: what is left is everything up to some operation, and nothing
-    /// after it. Whole milliseconds count. What a killed process had not written yet is in the page
-    /// cache, and is written by the next open: until then the loss of power takes it, however late.
+    /// after it. Whole milliseconds count. Changes that a killed process had not written yet are in the page
+    /// cache, and the next open writes them: until then the loss of power takes them, however late.
     Interval(Duration),
     /// When it returns.
     Strict,

@@ -1,4 +1,4 @@
-//! Where the log is in a pool's file, and what it holds when the file is opened.
+//! The place of the log in a pool's file, and its lines when the file is opened.
 
 use std::fs::File;
 use std::io;
@@ -201,7 +201,7 @@ pub(in crate::medium) struct OldLog {
 }
 
 impl OldLog {
-    /// Looks at the log of the pool in `view`, if it has one. Changes nothing but what `view` shows, if
+    /// Looks at the log of the pool in `view`, if it has one. Changes nothing but the contents of `view`, if
     /// the log was not closed: the file as it is, in private pages, with the lines of the log.
     pub(in crate::medium) fn look(view: &mut impl PoolView) -> Result<Option<OldLog>> {
         let Some(area) = LogArea::find(view.region())? else {
@@ -223,7 +223,7 @@ impl OldLog {
         let block = aligned(&mut buffer, BLOCK_BYTES);
         let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
         let found = recover::look(&View { past_cache, ..View::new(view, area) }, head)?;
-        // What is read in the image from now on must not be about another log.
+        // Later reads of the image must be about this log.
         if LogArea::find(view.region())? != Some(area) {
             return Err(Error::corrupt(
                 "the log holds a line that overwrites the log's own location",
@@ -238,7 +238,7 @@ impl OldLog {
         Ok(LogArea::find(region)? == Some(self.area))
     }
 
-    /// What the log does not use of its area: a hole of the file.
+    /// The part of its area that the log does not use: a hole of the file.
     pub(in crate::medium) fn unused(&self) -> Range<u64> {
         let LogArea { off, bytes, .. } = self.area;
         off + self.found.used_bytes(bytes)..off + bytes
@@ -252,7 +252,7 @@ impl OldLog {
 
 /// Brings the lines of `old` from the private pages of `view` into the pool, which is used without a log
 /// from now on. A log that was closed is closed again: the head that says so was only read, and may not be
-/// on the disk, where an older one would bring its lines back over what is stored from now on.
+/// on the disk, where an older one would bring its lines back over later stores.
 pub(in crate::medium) fn begin_file(view: &impl PoolView, old: &OldLog) -> Result<()> {
     let pool = if old.is_private() { Some(view.map_pool()?) } else { None };
     let disk = View { pool: pool.as_ref(), ..View::new(view, old.area) };
@@ -297,7 +297,7 @@ impl<V: PoolView> Disk for View<'_, V> {
         self.past_cache.is_some()
     }
 
-    /// A sync of data is one, whether or not there are data.
+    /// A sync of data flushes the drive, even without data.
     fn flush_drive(&self) -> io::Result<()> {
         sys::sync_file_data(self.view.file())
     }
@@ -351,12 +351,16 @@ impl<V: PoolView> Disk for View<'_, V> {
 
 pub(super) const OPENING: &str = "opening the pool";
 
-/// The file of `view`, opened in another way; `None` where that cannot be done, or where the name leads to
-/// another file by now.
+/// The file of `view`, opened in another way; `None` where that cannot be done. Without a /proc its name is used, and `None`
+/// is the answer also where that leads to another file by now.
 pub(super) fn open_same(
     view: &impl PoolView,
-    open: impl FnOnce(&Path) -> io::Result<File>,
+    open: impl Fn(&Path) -> io::Result<File>,
 ) -> io::Result<Option<File>> {
+    match open(&sys::link_to(view.file())) {
+        Err(e) if sys::is_no_proc(&e) => {}
+        opened => return Ok(opened.ok()),
+    }
     let Ok(file) = open(&view.current_path()) else {
         return Ok(None);
     };
@@ -371,7 +375,7 @@ mod tests {
     use super::*;
     use crate::medium::logged::recover::Recovered;
 
-    /// Wherever an area lies, what is written past the cache was never staged, in whichever parts.
+    /// Wherever an area lies, and whatever its parts: bytes written past the cache were never staged.
     #[test]
     fn all_of_an_area_has_its_ring_behind_what_was_staged_before() {
         const EXTENT_BYTES: u64 = 64 << 10;

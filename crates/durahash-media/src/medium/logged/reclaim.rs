@@ -69,7 +69,7 @@ impl<D: Disk> Log<D> {
         });
     }
 
-    /// Adds the pages of lines that are not written to the pool, from number `from` on; what comes
+    /// Adds the pages of lines that are not written to the pool, from number `from` on; returns the number
     /// behind the last.
     fn unwritten(&self, from: Option<u64>, pages: &mut HashSet<u64>) -> u64 {
         let until = self.next();

@@ -36,13 +36,15 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::io::Errno;
+
 use super::disk::{Disk, aligned};
 use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
 use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
-use crate::medium::LINE_BYTES;
+use crate::medium::{LINE_BYTES, sys};
 
 /// The contents of a log.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ fn failed<D: Disk>(disk: &D, doing: &'static str) -> impl Fn(io::Error) -> Error
 const READING: &str = "reading the log of the pool";
 const WRITING: &str = "writing the log of the pool";
 
-/// Writes `head` and the one before it, each durable when the next is written: whichever of them is
+/// Writes `head` and the one before it, each durable when the next is written: if either is
 /// lost, the other says the same.
 ///
 /// # Errors
@@ -279,23 +281,22 @@ fn each_block<D: Disk>(
             let (send, used) = (send, used);
             while let Some(part) = next() {
                 let buffer = used.try_recv().unwrap_or_default();
-                // Nobody listens any more where the log has ended.
+                // The receiver is gone where the log has ended.
                 if send.send((part, read(part, buffer))).is_err() {
                     return;
                 }
             }
         };
         let name = String::from("durahash-read");
-        thread::Builder::new()
-            .name(name)
-            .spawn_scoped(scope, read_on)
+        let room = if sys::has_room_for_thread() { Ok(()) } else { Err(Errno::NOMEM.into()) };
+        room.and_then(|()| thread::Builder::new().name(name).spawn_scoped(scope, read_on))
             .map_err(|e| Error::io("starting a thread to read the log", None, e))?;
         for (part, buffer) in receive {
             let mut buffer = buffer?;
             if !visit(part, &mut buffer)? {
                 return Ok(());
             }
-            // Nobody takes it any more where all is read.
+            // The reader is gone where all is read.
             let _ = give_back.send(buffer);
         }
         Ok(())
@@ -340,7 +341,7 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Recovered, next: Head) -> Result<
     if found.from.generation > 0 {
         write_again(disk, found)?;
     }
-    // What was stored behind the pool's end, before it was cut there, is not the pool's any more.
+    // Lines behind the pool's end, stored before it was cut there, are not the pool's any more.
     let end = disk.region().len();
     for off in found.replayed.lines().filter(|off| *off < end) {
         let words = disk.region().words(off, LINE_BYTES / 8)?;

@@ -4,7 +4,7 @@
 //! it the last one counts. Most of the work is to wait for memory: a page is copied when a line of it is
 //! shown for the first time, and each line is another one. So pages are dealt out to a few threads, each
 //! of which shows the lines of its own in the order of the log, while what follows is read and checked. A
-//! short log is shown by the thread that reads it. What was shown is noted, 16 bytes for each page, so
+//! short log is shown by the thread that reads it. Shown lines are noted, 16 bytes for each page, so
 //! that the same lines are written to the pool later, from the image.
 
 use std::collections::HashMap;
@@ -167,7 +167,7 @@ impl<'s> Shower<'s> {
                 for mut batch in receive {
                     show(disk, &batch, &mut groups);
                     batch.clear();
-                    // Nobody takes it any more where all was read.
+                    // The receiver is gone where all was read.
                     let _ = give_back.send(batch);
                 }
                 groups

@@ -58,7 +58,7 @@ fn write<M: Medium>(medium: &M, numbers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn what_was_drained_is_there_and_what_was_never_flushed_is_not() {
+fn drained_stores_are_there_and_unflushed_ones_are_not() {
     let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     write(&medium, 1..8);
     medium.store(word(&medium, 8 * 64), 8);
@@ -281,7 +281,7 @@ fn a_damaged_head_loses_nothing_or_is_told() {
 
 /// An old line would come back where the pool was changed without the log meanwhile.
 #[test]
-fn a_log_that_was_closed_is_empty_whichever_head_is_left() {
+fn a_closed_log_is_empty_with_either_head() {
     let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     write(&medium, 1..3);
     medium.trim(POOL_BYTES).unwrap();
@@ -308,7 +308,7 @@ fn nothing_is_written_before_the_pool_begins() {
 
 /// After a write that failed the system may show what is not on the disk, and write it in no later sync.
 #[test]
-fn what_is_relied_on_is_written_again_before_the_pool_is() {
+fn a_recovery_writes_its_log_again_before_the_pool() {
     let (disk, medium) = empty(64 * 4096, SyncMode::Strict);
     write(&medium, 1..3);
     medium.defer(true);
@@ -420,7 +420,7 @@ fn a_log_that_says_that_it_is_elsewhere_is_refused() {
 }
 
 #[test]
-fn the_log_of_a_file_brings_back_what_the_file_did_not_get() {
+fn the_log_of_a_file_brings_back_stores_that_the_file_lacks() {
     let (_dir, path) = made(1 << 20);
     let end = fs::metadata(&path).unwrap().len();
     for mode in [SyncMode::Strict, SyncMode::Interval(Duration::from_secs(3600))] {
@@ -447,9 +447,58 @@ fn write_at<M: Medium>(medium: &M, off: u64, numbers: std::ops::Range<u64>) {
     numbers.for_each(|i| put(medium, off + i * 64, i));
 }
 
-/// A map that was poisoned is not closed, and nobody may open its pool for long.
 #[test]
-fn what_is_staged_is_written_when_the_medium_is_dropped() {
+fn a_line_is_written_after_the_interval_and_at_once_where_no_thread_would() {
+    for (every, hour) in [(Duration::from_millis(1), false), (Duration::from_secs(3600), true)] {
+        let mode = SyncMode::Interval(every);
+        let (_disk, mut medium) = empty(AREA_BYTES, mode);
+        medium.background = Some(Background::start(&medium.log, mode));
+        medium.log.write_due();
+        let log = Arc::clone(&medium.log);
+        let is_written = || log.is_durable(log.next());
+        faults::NO_THREADS.set(Some(Box::new(|| ())));
+        for i in 0..3 {
+            put(&medium, 64, i);
+            assert!(is_written());
+        }
+        faults::NO_THREADS.set(None);
+        for i in 0..3 {
+            put(&medium, 64, i);
+            while !hour && !is_written() {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(is_written(), !hour);
+        drop(medium);
+        assert!(is_written());
+        assert_eq!(Arc::strong_count(&log), 1, "no thread has it");
+    }
+}
+
+/// A sync writes the line of the first, and another thread stages one meanwhile, which relies on the call of the first.
+#[test]
+fn a_line_that_is_staged_while_the_system_refuses_a_thread_is_written_too() {
+    let mode = SyncMode::Interval(Duration::from_secs(3600));
+    let (_disk, mut medium) = empty(AREA_BYTES, mode);
+    medium.background = Some(Background::start(&medium.log, mode));
+    medium.log.write_due();
+    let log = Arc::clone(&medium.log);
+    let mut log = Some(log);
+    faults::NO_THREADS.set(Some(Box::new(move || {
+        // The checkpointer's call is refused too.
+        if let Some(log) = log.take() {
+            log.commit(log.next());
+            log.append(128, 1);
+        }
+    })));
+    put(&medium, 64, 1);
+    faults::NO_THREADS.set(None);
+    assert!(medium.log.is_durable(medium.log.next()));
+}
+
+/// A map that was poisoned is not closed, and its pool may stay unopened for long.
+#[test]
+fn staged_lines_are_written_when_the_medium_is_dropped() {
     let (_dir, path) = made(1 << 20);
     let blocks = || {
         let bytes = fs::read(&path).unwrap();
@@ -459,6 +508,22 @@ fn what_is_staged_is_written_when_the_medium_is_dropped() {
     write_at(&medium, 1 << 12, 0..20);
     drop(medium);
     assert!(blocks() > 0, "no line was written");
+}
+
+#[test]
+fn a_pool_whose_name_leads_elsewhere_is_written_as_before() {
+    let (dir, path) = made(1 << 20);
+    let medium = open(&path, SyncMode::Interval(Duration::from_secs(3600)));
+    let write = || medium.log.disk.write_durably(false, &[], 0);
+    let other = dir.path().join("other");
+    fs::rename(&path, &other).unwrap();
+    write().expect("the name leads to nothing").unwrap();
+    fs::write(&path, "another file").unwrap();
+    write().expect("the name leads to another file").unwrap();
+    fs::remove_file(&other).unwrap();
+    write().expect("the file has no name").unwrap();
+    drop(medium);
+    assert_eq!(fs::read(&path).unwrap(), b"another file");
 }
 
 /// A head that says so may have been read from the page cache only.
@@ -517,7 +582,7 @@ fn a_damaged_head_is_told_and_one_of_two_is_enough() {
 
 /// The system reports a failed write-back once: the thread that gets the report tells the others.
 #[test]
-fn whichever_call_of_a_growth_fails_no_sync_succeeds_any_more() {
+fn after_a_failed_growth_no_sync_succeeds() {
     const EIO: i32 = 5;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
@@ -533,7 +598,7 @@ fn whichever_call_of_a_growth_fails_no_sync_succeeds_any_more() {
             break;
         }
         failures += 1;
-        // What is not necessary may fail.
+        // Calls that are not necessary may fail.
         if grown.is_err() {
             assert!(medium.wait_until_durable().is_err() && medium.steps().checkpoint().is_err());
             assert_eq!(medium.region().len(), end);
@@ -615,7 +680,7 @@ fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
     let counted = private();
     assert!(private_bytes_of_image(&medium) <= counted + (64 << 10));
     assert!((0..PAGES).all(|i| medium.load(page(i)) == i + 1));
-    // A page that differs is kept, whether it was flushed or not.
+    // A page that differs is kept, flushed or not.
     medium.store(page(0), 77);
     (1..PAGES).for_each(stored);
     steps.give_back().unwrap();
@@ -678,8 +743,8 @@ fn half_full<M: Medium>(medium: &M, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// What it used before is left until the heads that say so are durable; then it goes on in the new parts, from
-/// whatever instant it is recovered.
+/// The old parts are left alone until the heads of the new ones are durable. A recovery at any instant goes on in
+/// the parts that the heads name.
 #[test]
 fn a_log_uses_more_of_its_area_when_it_is_half_full() {
     const LONG_BYTES: u64 = 64 * 4096;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// True if the caches belong to the persistence domain of block device `dev`, by the tree at
-/// `sysfs`. What cannot be read counts as no: flushes are then made, which is always right.
+/// `sysfs`. A file that cannot be read counts as no: flushes are then made, which is always right.
 pub(super) fn caches_survive(sysfs: &Path, dev: u64) -> bool {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     sysfs

@@ -3,7 +3,6 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +20,7 @@ pub(super) struct PoolFile {
     path: PathBuf,
     unpublished: Mutex<Option<Unpublished>>,
     /// True until it is about to get its name: after a loss of power there is no such file, so nothing of it need be
-    /// on the disk. What is synced for the name has all that was skipped before.
+    /// on the disk. The sync for the name has all that was skipped before.
     is_new: AtomicBool,
     /// The process whose lock it is.
     process: u32,
@@ -233,8 +232,8 @@ impl PoolFile {
         self.is_new.load(Ordering::SeqCst)
     }
 
-    /// Syncs all of it, and lets nobody skip a sync from now on. In this order: what another thread has written
-    /// before it skipped a sync is on the disk.
+    /// Syncs all of it, and lets no thread skip a sync from now on. In this order: writes of a thread
+    /// that skipped a sync are on the disk then.
     fn sync_new(&self) -> Result<()> {
         self.is_new.store(false, Ordering::SeqCst);
         self.sync()
@@ -291,7 +290,7 @@ impl PoolFile {
         if user.or(group).is_some() {
             sys::change_owner(&self.file, user, group).map_err(|e| old.error(DOING, e))?;
         }
-        // Only now: nobody whom the old owner did not let in gets in meanwhile.
+        // Only now: no user gets in meanwhile whom the old owner kept out.
         let mode = was.mode() & MODE_BITS;
         if mode != is.mode() & MODE_BITS {
             sys::change_mode(&self.file, mode).map_err(|e| old.error(DOING, e))?;
@@ -315,7 +314,7 @@ impl Drop for PoolFile {
         }
         let slot = self.unpublished.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(Unpublished::Named(temporary)) = slot {
-            // Nobody is left to be told; the name says what the file was.
+            // No caller is left to hear of a failure; the name says what the file was.
             let _ = sys::unlink(temporary);
         }
         // Closing would do it, but not while a child that another thread is just starting still
@@ -333,11 +332,11 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
     const NOT_KNOWN: [Errno; 3] = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL];
     match sys::create_unnamed(directory(path), mode) {
         Ok(file) => {
-            let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            let link = sys::link_to(&file);
             // Without /proc it could not be named later.
             match sys::target_metadata(&link) {
                 Ok(_) => return Ok((file, Unpublished::Unnamed(link))),
-                Err(e) if is_no_proc(&e) => {}
+                Err(e) if sys::is_no_proc(&e) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -346,10 +345,6 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
     }
     let temporary = path.with_file_name(temporary_name()?);
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
-}
-
-fn is_no_proc(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 fn directory(path: &Path) -> &Path {

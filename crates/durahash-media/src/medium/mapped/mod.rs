@@ -110,7 +110,7 @@ impl Mapped {
     ///
     /// # Errors
     /// [`Exists`](ErrorKind::Exists) where the name is taken; [`NoDax`](ErrorKind::NoDax) where DAX
-    /// is required and not there; [`Io`](ErrorKind::Io) with what the system says.
+    /// is required and not there; [`Io`](ErrorKind::Io) with the system's error.
     pub fn create(path: &Path, options: &MappedOptions) -> Result<Self> {
         Self::map(Arc::new(PoolFile::create(path, 0o666)?), false, options)
     }
@@ -191,7 +191,7 @@ impl Mapped {
             trimmed,
         };
         // A pool that was open behind a log is not whole without it. But the file may be refused yet, for
-        // what is in it or for what is wanted of it, and then nothing may have been written.
+        // its contents or for the caller's options, and then nothing may have been written.
         let is_copy = logged::is_copy(&mapped.region, mapped.file_id)?;
         let old = OldLog::look(&mut mapped);
         let old = old.map_err(|e| match e.kind() {
@@ -204,12 +204,12 @@ impl Mapped {
             mapped.log = Mutex::new(old);
         }
         mapped.unsynced = Mutex::new(logged::is_left_in_cache(&mapped.region)?);
-        // What the file has beyond the pool, and be it a tebibyte of holes, is no space of the pool's.
+        // The file's bytes behind the pool, even a tebibyte of holes, are no space of the pool's.
         mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
         Ok(mapped)
     }
 
-    /// Maps the file in another way. What stores have made of private pages is gone then.
+    /// Maps the file in another way. Stores to private pages are lost then.
     fn map_again(&self, sharing: Sharing) -> Result<()> {
         // SAFETY: all that points into the mapping accesses it as atomics, and may see other bytes at
         // any time.
@@ -229,7 +229,7 @@ impl Mapped {
         Ok(std::mem::replace(&mut self.mapping, mapping))
     }
 
-    /// The mapping with what is stored in its private pages; stores to this one reach the file again.
+    /// The mapping with the stores to its private pages; stores to this one reach the file again.
     pub(super) fn take_image(&mut self) -> Result<Mapping> {
         self.exchange(self.sharing)
     }
@@ -323,7 +323,7 @@ impl Mapped {
         }
     }
 
-    /// The same file as it was when it was opened, in private pages: what is found out there leaves no
+    /// The same file as it was when it was opened, in private pages: reads and recovery there leave no
     /// trace.
     ///
     /// # Errors
@@ -343,7 +343,7 @@ impl Mapped {
         sys::is_in_memory(self.file.file())
     }
 
-    // What the log's view of the file is made of.
+    // Parts of the log's view of the file.
 
     /// Makes `bytes` bytes from `off`, changed or not, something that the next sync writes.
     pub(super) fn dirty_pages(&self, off: u64, bytes: u64) -> Result<()> {
@@ -398,7 +398,7 @@ impl FileLock {
     /// **Concurrency.** An open of the name finds it locked.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) with what the system says, or where the path of `old` leads to another
+    /// [`Io`](ErrorKind::Io) with the system's error, or where the path of `old` leads to another
     /// file by now. Either file may have the name then, if it was the directory that could not be
     /// synced; else nothing was replaced.
     pub fn replace(&self, old: &FileLock) -> Result<()> {
@@ -517,8 +517,8 @@ impl Storage for Mapped {
         if self.is_new() {
             return Ok(());
         }
-        // What is synced is on the disk then, also where an earlier process, or this one, has tried in
-        // vain: else a close could call such a pool clean.
+        // A sync takes pages to the disk also where an earlier one, of this process or another, has
+        // failed: else a close could call such a pool clean.
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.region.len();
         if *unsynced {
@@ -557,8 +557,8 @@ impl Storage for Mapped {
             return Ok(());
         }
         *trimmed = true;
-        // The region cannot shrink, as references into it may be about. What they still see are
-        // zeros, and what they store there is lost.
+        // The region cannot shrink, as references into it may be about. They see zeros
+        // there, and their stores are lost.
         self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
         self.file.truncate(bytes)
     }

@@ -72,7 +72,7 @@ fn child_path() -> Option<PathBuf> {
 }
 
 #[test]
-fn what_was_stored_is_there_after_growing_and_opening_again() {
+fn stores_are_there_after_growing_and_opening_again() {
     let (_dir, path) = directory();
     make(&path, EXTENT, 7).unwrap();
     {
@@ -159,7 +159,7 @@ fn stores_of_a_reader_stay_private_and_the_file_may_be_read_only() {
 }
 
 #[test]
-fn what_is_no_pool_is_refused_without_waiting() {
+fn other_files_are_refused_without_waiting() {
     let (dir, path) = directory();
     let open = |path: &Path, read_only| kind(Mapped::open(path, read_only, &options()));
     let fifo = dir.path().join("fifo");
@@ -241,7 +241,7 @@ fn growth_ends_at_the_size_limit() {
     assert_eq!(medium.region().len(), 2 * EXTENT);
     medium.publish().unwrap();
     drop(medium);
-    // What is there is always mapped, whatever the limit.
+    // An existing pool is always mapped, whatever the limit.
     let limited = MappedOptions { max_bytes: 1, ..limited };
     let medium = Mapped::open(&path, false, &limited).unwrap();
     assert_eq!(medium.region().len(), 2 * EXTENT);
@@ -342,7 +342,7 @@ fn a_full_file_system_is_full_and_nothing_has_changed() {
         assert_eq!(medium.region().len(), EXTENT);
         assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
     }
-    // What was taken on the way was given back.
+    // Space taken on the way was given back.
     medium.grow(EXTENT + EXTENT / 2).unwrap();
     assert_eq!(medium.load(word(&medium, 0)), 7);
     medium.store(word(&medium, EXTENT), 8);
@@ -444,7 +444,7 @@ fn trim_cuts_the_file_and_nobody_dies_of_it() {
     assert_eq!(medium.load(word(&medium, 0)), 7);
 }
 
-/// Error numbers with which calls may fail, and whether some call has another way then.
+/// Error numbers with which calls may fail; true if some call has another way then.
 const FAILURES: [(Errno, bool); 7] = [
     (Errno::IO, false),
     (Errno::NOSPC, false),
@@ -470,7 +470,7 @@ fn fail_each(errno: Errno, mut f: impl FnMut() -> Result<()>, mut after: impl Fn
 }
 
 #[test]
-fn whichever_call_fails_a_creation_is_whole_or_leaves_nothing() {
+fn if_any_call_fails_a_creation_is_whole_or_leaves_nothing() {
     let ways = FAILURES.map(|(errno, has_another_way)| (errno, has_another_way, true));
     let unnamed = FAILURES.map(|(errno, has_another_way)| (errno, has_another_way, false));
     for (errno, has_another_way, named) in ways.into_iter().chain(unnamed) {
@@ -501,7 +501,7 @@ fn whichever_call_fails_a_creation_is_whole_or_leaves_nothing() {
 }
 
 #[test]
-fn whichever_call_fails_a_growth_is_whole_or_changes_nothing() {
+fn if_any_call_fails_a_growth_is_whole_or_changes_nothing() {
     for (errno, _) in FAILURES {
         let (_dir, path) = directory();
         make(&path, EXTENT, 7).unwrap();

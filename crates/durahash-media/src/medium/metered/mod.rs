@@ -1,4 +1,4 @@
-//! A medium that counts what is done to another one, and can make it slow.
+//! A medium that counts accesses to another one, and can make it slow.
 
 #[cfg(test)]
 mod tests;
@@ -104,8 +104,8 @@ pub struct Latency {
 impl Latency {
     /// Nothing is added.
     pub const DRAM: Latency = Latency { name: "dram", read_ns: 0, write_ns: 0 };
-    /// Optane DCPMM, after Rewo-Hash, Table 3. What is written is acknowledged by the controller's
-    /// queue, so it costs what the bandwidth makes of it: 256 bytes at 6 GB/s.
+    /// Optane DCPMM, after Rewo-Hash, Table 3. Writes are acknowledged by the controller's
+    /// queue, so they cost their part of the bandwidth: 256 bytes at 6 GB/s.
     pub const OPTANE: Latency = Latency { name: "optane", read_ns: 300, write_ns: 43 };
     /// CXL-based NVM, after the same table; 256 bytes at 4 GB/s.
     pub const CXL: Latency = Latency { name: "cxl", read_ns: 900, write_ns: 64 };
@@ -113,12 +113,12 @@ impl Latency {
     pub const PROFILES: [Latency; 3] = [Latency::DRAM, Latency::OPTANE, Latency::CXL];
 }
 
-/// A medium that counts, per operation, what is done to the one inside it.
+/// A medium that counts, per operation, accesses to the one inside it.
 ///
-/// An operation is what a thread does from [`Event::Begin`] to [`Event::Ack`]; what it does between
-/// an acknowledgement and the next beginning counts as one operation without number. The counts
+/// An operation lasts from [`Event::Begin`] to [`Event::Ack`] of a thread; its calls between
+/// an acknowledgement and the next beginning count as one operation without number. The counts
 /// depend on nothing but the calls, so they repeat exactly where the calls do. A prefetch is neither
-/// counted nor charged: what it fetches is, when it is loaded.
+/// counted nor charged: the load of its line is.
 pub struct Metered<M> {
     inner: M,
     latency: Latency,
@@ -150,12 +150,12 @@ const READ: u32 = 1;
 const WRITTEN: u32 = 2;
 
 impl<M: Medium> Metered<M> {
-    /// Counts what is done to `inner`.
+    /// Counts accesses to `inner`.
     pub fn new(inner: M) -> Self {
         Self::with_latency(inner, Latency::DRAM)
     }
 
-    /// Counts what is done to `inner`, and makes it as slow as `latency` says.
+    /// Counts accesses to `inner`, and makes it as slow as `latency` says.
     pub fn with_latency(inner: M, latency: Latency) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         Metered {

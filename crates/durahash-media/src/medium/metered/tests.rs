@@ -115,7 +115,7 @@ fn an_emulated_medium_is_slower() {
     }
     slow.drain();
     assert!(start.elapsed() >= Duration::from_micros(43));
-    // What is inside is counted as well.
+    // The inner medium counts as well.
     assert_eq!(slow.counts(), slow.inner().counts());
     assert_eq!(slow.counts().blocks_read, 1000);
 }

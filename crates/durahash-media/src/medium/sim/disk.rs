@@ -1,7 +1,7 @@
-//! A disk in memory that writes down what was done to it, for crash tests.
+//! A disk in memory that records its steps, for crash tests.
 //!
-//! It does what it is told at once, as page cache and drive do for as long as they live. What of that
-//! would have been on the disk at some instant is found from the recorded steps, by the rules of
+//! It takes every step at once, as page cache and drive do for as long as they live. The bytes that
+//! would have been on the disk at some instant are found from the recorded steps, by the rules of
 //! [`Disk`] (crate `durahash-crash`, model `block`).
 
 use std::io;
@@ -318,6 +318,11 @@ impl Drop for Inner {
 }
 
 impl Disk for SimDisk {
+    /// Each has one of its own, as tests run side by side.
+    fn device(&self) -> u64 {
+        Arc::as_ptr(&self.0).addr() as u64
+    }
+
     fn region(&self) -> &Region {
         &self.0.region
     }

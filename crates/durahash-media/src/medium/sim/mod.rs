@@ -1,7 +1,7 @@
-//! The crash simulator's medium: heap memory that writes down what was done to it.
+//! The crash simulator's medium: heap memory that records accesses.
 //!
-//! The words of a [`Sim`] always hold what the program stored, as a cache does. What of that would
-//! have been durable is not its business: a recorded trace says all that is needed to find every
+//! The words of a [`Sim`] always hold what the program stored, as a cache does. It does not
+//! know which stores would have been durable: a recorded trace says all that is needed to find every
 //! state that a crash may leave, under any model of persistence (crate `durahash-crash`).
 //!
 //! A crash tester opens a pool on a fresh medium millions of times, so making one costs a copy of
@@ -113,7 +113,7 @@ impl Sim {
         Sim { durability, ..self }
     }
 
-    /// All words of the file as the program sees them, whether durable or not.
+    /// All words of the file as the program sees them, durable or not.
     #[must_use]
     pub fn image(&self) -> Vec<u64> {
         let bytes = self.inner.log().file_bytes;

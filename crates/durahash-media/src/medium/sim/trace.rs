@@ -72,7 +72,7 @@ pub enum Action {
     Fence,
     /// A drain.
     Drain,
-    /// A sync: these words are durable, whichever thread stored them.
+    /// A sync: these words are durable, of stores of any thread.
     Sync {
         /// The first word.
         word: u32,

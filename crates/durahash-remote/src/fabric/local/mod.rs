@@ -57,6 +57,7 @@ const REMOVALS_MAX: usize = 100;
 
 /// Sizes of a local fabric.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LocalOptions {
     /// Bytes of the region of each node, multiples of 4096; at most 255 nodes.
     pub node_bytes: Vec<u64>,

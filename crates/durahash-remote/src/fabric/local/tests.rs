@@ -58,7 +58,7 @@ fn atomics_of_many_threads_are_exact() {
 
 /// Of two clients that write and then read what the other wrote, at least one sees it.
 #[test]
-fn an_awaited_write_is_seen_by_whoever_reads_after_its_own() {
+fn of_two_clients_that_write_and_then_read_one_sees_the_other() {
     let local = Local::anonymous(&small()).unwrap();
     let (one, two) = (local.client().unwrap(), local.client().unwrap());
     let meet = std::sync::Barrier::new(2);
@@ -118,7 +118,7 @@ fn a_row_whose_file_was_removed_is_not_taken_for_a_dead_one() {
 }
 
 #[test]
-fn what_is_not_the_fabric_that_was_meant_is_refused() {
+fn another_fabric_than_the_one_meant_is_refused() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("fabric");
     let refused = |id| Local::attach(&dir, id).err().unwrap();
@@ -161,7 +161,7 @@ fn what_is_not_the_fabric_that_was_meant_is_refused() {
 }
 
 #[test]
-fn files_of_rows_are_for_those_who_may_open_the_regions() {
+fn files_of_rows_have_the_permissions_of_the_regions() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("fabric");
     let local = Local::create(&dir, &LocalOptions { mode: 0o640, ..small() }).unwrap();

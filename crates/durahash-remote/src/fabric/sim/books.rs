@@ -1,5 +1,5 @@
-//! Random runs with all that can go wrong, of which every verb is accounted for: what completed has
-//! taken effect whole, between post and completion; what failed, in part; nothing after an eviction.
+//! Random runs with all that can go wrong, of which every verb is accounted for: completed verbs have
+//! taken effect whole, between post and completion; failed ones, in part; none after an eviction.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

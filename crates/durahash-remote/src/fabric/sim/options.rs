@@ -37,7 +37,7 @@ impl Default for SimOptions {
     }
 }
 
-/// Latency and rates of a NIC, for nodes and clients alike. What exceeds a rate queues.
+/// Latency and rates of a NIC, for nodes and clients alike. Verbs that exceed a rate queue.
 ///
 /// The defaults stand for one 100 Gb/s InfiniBand port of the generation of ConnectX-5 and 6, through
 /// one switch, as in the testbed of SepHash's paper (§5.1: one 100 Gb/s ConnectX-5 each, one switch). None
@@ -47,7 +47,7 @@ impl Default for SimOptions {
 pub struct Nic {
     /// From post to completion in nanoseconds, without the time that its packets take.
     ///
-    /// 1,800 is an assumption, for reads, writes and atomics alike. What bounds it: the vendor's product brief
+    /// 1,800 is an assumption, for reads, writes and atomics alike. Its bounds: the vendor's product brief
     /// of ConnectX-5 EN has a latency below 600 ns for a card, and UCX takes 600 ns for a port of EDR
     /// (`uct_ib_iface_query` in `src/uct/ib/base/ib_iface.c`); in SepHash's paper (§5.2.1) an insert by a
     /// single client, which is two round trips and its computing, has a median of 4.3 µs.
@@ -71,7 +71,7 @@ pub struct Nic {
     /// 75 million is an assumption: no public source that we found tells it for one-sided verbs in one
     /// direction.
     pub packets_per_s: u64,
-    /// Atomics a second that a node takes, on whichever words.
+    /// Atomics a second that a node takes, on any words.
     ///
     /// 10 million is an assumption. That there is one unit for all words is one, too, on the slow side: the
     /// vendor's manual of RDMA atomics says only that operations on one address exclude each other.

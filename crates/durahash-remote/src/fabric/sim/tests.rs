@@ -162,7 +162,7 @@ fn writes_of_bytes_beside_each_other_are_both_kept() {
 }
 
 #[test]
-fn what_is_not_awaited_lands_by_the_next_flush_and_not_always_before() {
+fn unawaited_writes_land_by_the_next_flush_and_not_always_before() {
     let seen = over_seeds(300, |seed| {
         let sim = Sim::new(chaos(seed));
         let (one, two) = (sim.client().unwrap(), sim.client().unwrap());
@@ -255,7 +255,7 @@ fn after_death(seed: u64, kill_at: u64) -> [u64; 4] {
 }
 
 #[test]
-fn of_what_the_dead_have_posted_anything_may_take_effect() {
+fn any_verb_posted_by_the_dead_may_take_effect() {
     for kill_at in 0..3 {
         let seen = over_seeds(300, |seed| after_death(seed, kill_at));
         let any = (0..8).map(|bits| [bits & 1, bits >> 1 & 1, bits >> 2, 0]).collect();

@@ -111,7 +111,7 @@ fn search(ops: &[Done]) -> Option<bool> {
         let left = || (from..ops.len()).filter(|i| !ahead.contains(i) && !idle.contains(i));
         let Some(first_end) = left().filter_map(|i| ops[i].end).min() else { return Some(true) };
         let mut next: Vec<usize> = left().take_while(|&i| ops[i].start < first_end).collect();
-        // What ended first is tried first.
+        // The operation that ended first is tried first.
         next.sort_unstable_by_key(|&i| std::cmp::Reverse(ops[i].end.unwrap_or(u64::MAX)));
         for i in next {
             let op = &ops[i];

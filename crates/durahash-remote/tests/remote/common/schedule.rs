@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, Stage};
-use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result, Tally};
+use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result, Stats};
 
 use crate::common::{Effect, History, Response, counts};
 
@@ -373,7 +373,7 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
     }
     let stats = map.stats();
     run.held.borrow_mut()[number] = stats.held_bytes.iter().sum();
-    let Tally { merges, splits, lost, doublings, hops, waits, evictions, .. } = stats;
+    let Stats { merges, splits, lost, doublings, hops, waits, evictions, .. } = stats;
     *run.totals.borrow_mut() +=
         Totals { merges, splits, lost, doublings, hops, waits, evictions, ..Totals::default() };
     result?;

@@ -11,17 +11,17 @@ fn puts_take_two_round_trips_and_merges_five() {
         map.put(&key(0), &[0; 32]).await?;
         let mut seen = [0; 3];
         for i in 1..4000 {
-            let (counts, tally, ()) = cost(&map, map.put(&key(i), &[0; 32])).await?;
-            let trips = counts.round_trips - tally.chunks;
-            if tally.splits > 0 {
+            let (counts, stats, ()) = cost(&map, map.put(&key(i), &[0; 32])).await?;
+            let trips = counts.round_trips - stats.chunks;
+            if stats.splits > 0 {
                 // A doubling reads the depth and the directory, writes it, and swaps the depth.
-                assert!(trips <= 2 + 6 + 4 * tally.doublings, "split: {trips} {tally:?}");
+                assert!(trips <= 2 + 6 + 4 * stats.doublings, "split: {trips} {stats:?}");
                 seen[2] += 1;
-            } else if tally.merges > 0 {
+            } else if stats.merges > 0 {
                 assert!(trips <= 2 + 5, "merge: {trips}");
                 seen[1] += 1;
             } else {
-                assert_eq!(trips, 2, "put {i}: {tally:?}");
+                assert_eq!(trips, 2, "put {i}: {stats:?}");
                 // The block, word A, buddies and a window; the swap, the hint.
                 assert_eq!((counts.reads, counts.swaps, counts.writes), (3, 1, 1));
                 assert_eq!(counts.unsignaled, 1);
@@ -61,7 +61,7 @@ fn gets_take_two_round_trips() {
 
 /// The cost of another client's merges and splits to this one.
 #[test]
-fn what_was_not_seen_costs_little() {
+fn unseen_changes_cost_little() {
     run(|[a, b]| async move {
         let a = RemoteMap::create(a, small()).await?;
         for i in 0..500 {
@@ -76,15 +76,15 @@ fn what_was_not_seen_costs_little() {
             for i in 0..40 {
                 a.put(&key(500 + round * 40 + i), b"").await?;
             }
-            let (counts, tally, value) = cost(&b, b.get(&key(round))).await?;
+            let (counts, stats, value) = cost(&b, b.get(&key(round))).await?;
             assert_eq!(value.as_deref(), Some(&b""[..]));
-            assert!(counts.round_trips <= 4 + tally.hops, "get: {counts:?} {tally:?}");
-            turned += tally.turns;
-            hopped += tally.hops;
-            let (counts, tally, ()) = cost(&b, b.put(&key(round + 200), b"")).await?;
-            if tally.merges + tally.splits == 0 {
-                let trips = counts.round_trips - tally.chunks;
-                assert!(trips <= 3 + tally.hops, "put: {counts:?} {tally:?}");
+            assert!(counts.round_trips <= 4 + stats.hops, "get: {counts:?} {stats:?}");
+            turned += stats.turns;
+            hopped += stats.hops;
+            let (counts, stats, ()) = cost(&b, b.put(&key(round + 200), b"")).await?;
+            if stats.merges + stats.splits == 0 {
+                let trips = counts.round_trips - stats.chunks;
+                assert!(trips <= 3 + stats.hops, "put: {counts:?} {stats:?}");
             }
         }
         assert!(turned > 20 && hopped > 20, "{turned} {hopped}");

@@ -8,8 +8,8 @@ use super::{cost, key, run, small};
 
 /// The value of `key`, and the round trips of the lookup without those that took chunks.
 async fn look(map: &RemoteMap<SimClient>, key: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
-    let (counts, tally, found) = cost(map, map.get(key)).await?;
-    Ok((found, counts.round_trips - tally.chunks))
+    let (counts, stats, found) = cost(map, map.get(key)).await?;
+    Ok((found, counts.round_trips - stats.chunks))
 }
 
 /// Operations that wrote, and of these how many took three and four round trips.
@@ -29,12 +29,12 @@ impl Wrote {
         operation: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let (_, looked) = look(map, key).await?;
-        let (counts, tally, done) = cost(map, operation).await?;
-        let trips = counts.round_trips - tally.chunks;
-        if tally.splits > 0 {
-            assert!(trips <= looked + 2 + 6 + 4 * tally.doublings, "split: {trips} {tally:?}");
-        } else if tally.merges > 0 {
-            assert!(trips <= looked + 2 + 5, "merge: {trips} {tally:?}");
+        let (counts, stats, done) = cost(map, operation).await?;
+        let trips = counts.round_trips - stats.chunks;
+        if stats.splits > 0 {
+            assert!(trips <= looked + 2 + 6 + 4 * stats.doublings, "split: {trips} {stats:?}");
+        } else if stats.merges > 0 {
+            assert!(trips <= looked + 2 + 5, "merge: {trips} {stats:?}");
         } else {
             assert_eq!(trips, looked + 2, "{counts:?}");
             assert_eq!((counts.writes, counts.swaps, counts.unsignaled), (1, 1, 1));
@@ -59,7 +59,7 @@ async fn only_looks<T>(
 }
 
 #[test]
-fn what_finds_nothing_to_do_costs_a_lookup() {
+fn operations_with_nothing_to_do_cost_a_lookup() {
     run(|[a]| async move {
         let map = RemoteMap::create(a, small()).await?;
         for i in 0..2000 {

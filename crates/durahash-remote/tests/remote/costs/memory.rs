@@ -18,7 +18,7 @@ struct Churn {
     chunk_bytes: u64,
     /// Bytes of values: drawn between.
     values: (u64, u64),
-    /// Of the operations, one in so many deletes; what is gone comes back by a put.
+    /// Of the operations, one in so many deletes; a put brings the key back.
     deletes_one_in: u64,
 }
 
@@ -91,7 +91,7 @@ fn reports(churn: Churn) -> Vec<Report> {
 }
 
 #[test]
-fn what_was_left_serves_again() {
+fn memory_that_was_left_serves_again() {
     for churn in [
         ONE,
         Churn { deletes_one_in: 3, ..ONE },
@@ -115,7 +115,7 @@ fn what_was_left_serves_again() {
 
 /// The client that merges owns the old MainSegment's memory, and other clients mostly own its neighbours.
 #[test]
-fn clients_that_fill_an_index_together_use_again_what_each_of_them_has() {
+fn clients_that_fill_an_index_together_reuse_their_memory() {
     let churn = Churn { clients: 4, keys: 250_000, main_entries: 64 * 128, rounds: 0, ..ONE };
     let report = &reports(churn)[0];
     let (taken, needed) = (report.taken_bytes, report.index_bytes + report.kv_bytes);

@@ -7,7 +7,7 @@ mod memory;
 mod table;
 
 use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
-use durahash_remote::{Options, RemoteMap, Result, Tally};
+use durahash_remote::{Options, RemoteMap, Result, Stats};
 
 fn key(i: u64) -> Vec<u8> {
     let mut key = vec![0; 16];
@@ -15,23 +15,23 @@ fn key(i: u64) -> Vec<u8> {
     key
 }
 
-/// Counts and tally of what `operation` did.
+/// Counts and stats of `operation`.
 async fn cost<T>(
     map: &RemoteMap<SimClient>,
     operation: impl Future<Output = Result<T>>,
-) -> Result<(Counts, Tally, T)> {
+) -> Result<(Counts, Stats, T)> {
     let (counts, before) = (map.counts(), map.stats());
     let value = operation.await?;
-    let mut tally = map.stats();
-    tally.merges -= before.merges;
-    tally.splits -= before.splits;
-    tally.doublings -= before.doublings;
-    tally.hops -= before.hops;
-    tally.turns -= before.turns;
-    tally.chunks -= before.chunks;
-    tally.keys_read -= before.keys_read;
-    tally.known_segments -= before.known_segments;
-    Ok((map.counts() - counts, tally, value))
+    let mut stats = map.stats();
+    stats.merges -= before.merges;
+    stats.splits -= before.splits;
+    stats.doublings -= before.doublings;
+    stats.hops -= before.hops;
+    stats.turns -= before.turns;
+    stats.chunks -= before.chunks;
+    stats.keys_read -= before.keys_read;
+    stats.known_segments -= before.known_segments;
+    Ok((map.counts() - counts, stats, value))
 }
 
 /// Segments so small that there are merges and splits all the time.

@@ -33,15 +33,15 @@ impl Table {
         }
     }
 
-    /// Counts an operation that neither merges nor takes a chunk; what it gives.
+    /// Counts an operation that neither merges nor takes a chunk; returns its result.
     async fn of<T>(
         &mut self,
         kind: &'static str,
         map: &Map,
         operation: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let (counts, tally, value) = cost(map, operation).await?;
-        assert_eq!((tally.merges, tally.splits, tally.chunks), (0, 0, 0), "{kind}");
+        let (counts, stats, value) = cost(map, operation).await?;
+        assert_eq!((stats.merges, stats.splits, stats.chunks), (0, 0, 0), "{kind}");
         self.add(kind, counts);
         Ok(value)
     }
@@ -75,19 +75,19 @@ fn other(i: u64) -> Vec<u8> {
 async fn load(table: &mut Table, maps: &[&Map], next: &mut u64, stop: u64) -> Result<()> {
     while *next < stop {
         let map = maps[0];
-        let (counts, tally, ()) = cost(map, map.put(&key(*next), &VALUE)).await?;
+        let (counts, stats, ()) = cost(map, map.put(&key(*next), &VALUE)).await?;
         *next += 1;
         // Every fourth level reads all keys of the segment.
-        let kind = match (tally.splits > 0, tally.keys_read > 1000, tally.doublings > 0) {
+        let kind = match (stats.splits > 0, stats.keys_read > 1000, stats.doublings > 0) {
             (true, false, false) => "put that splits",
             (true, false, true) => "put that splits, and doubles the directory",
             (true, true, false) => "put that splits, reading all keys",
             (true, true, true) => "put that splits, reading all keys, and doubles the directory",
-            _ if tally.merges == 0 => continue,
+            _ if stats.merges == 0 => continue,
             _ if map.stats().merges == 1 => "put that merges, the first",
             _ => "put that merges",
         };
-        assert_eq!(tally.chunks, 0, "{kind}");
+        assert_eq!(stats.chunks, 0, "{kind}");
         table.add(kind, counts);
         for _ in 0..3 {
             for map in maps {
@@ -206,8 +206,8 @@ async fn measure([a, b, c, d]: [SimClient; 4]) -> Result<()> {
     for i in 0..127 {
         table.of("put, key that is there", &a, a.put(&key(i), &VALUE)).await?;
     }
-    let (counts, tally, ()) = cost(&a, a.put(&key(127), &VALUE)).await?;
-    assert!(tally.merges == 1 && tally.keys_read >= 256, "{tally:?}");
+    let (counts, stats, ()) = cost(&a, a.put(&key(127), &VALUE)).await?;
+    assert!(stats.merges == 1 && stats.keys_read >= 256, "{stats:?}");
     growth.add("put that merges, of 128 keys that are there", counts);
     for i in 3000..3064 {
         table.of("delete", &a, a.delete(&key(i))).await?;
@@ -228,8 +228,8 @@ async fn measure([a, b, c, d]: [SimClient; 4]) -> Result<()> {
     };
     others.of("get, the first of a client", &b, b.get(&key(0))).await?;
     others.of("get, the first of a client", &d, d.get(&key(0))).await?;
-    let (counts, tally, ()) = cost(&c, c.put(&key(0), &VALUE)).await?;
-    assert_eq!(tally.chunks, 1);
+    let (counts, stats, ()) = cost(&c, c.put(&key(0), &VALUE)).await?;
+    assert_eq!(stats.chunks, 1);
     others.add("put, the first of a client, with a chunk", counts);
     let all = [&a, &b, &c, &d];
     for i in 0..8 {

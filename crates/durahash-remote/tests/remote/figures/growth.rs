@@ -1,7 +1,7 @@
 //! An index that grows by new keys: how its segments fill, and what it takes.
 
 use durahash_remote::fabric::{Sim, SimOptions};
-use durahash_remote::{Options, RemoteMap, Report, Result, Tally};
+use durahash_remote::{Options, RemoteMap, Report, Result, Stats};
 
 use crate::document::{Table, count, number};
 
@@ -27,7 +27,7 @@ pub(crate) struct Sample {
     cur: u64,
     limit: u64,
     pub(crate) report: Report,
-    pub(crate) tally: Tally,
+    pub(crate) stats: Stats,
 }
 
 /// Puts new keys of 16 bytes with values of 32, by one client, and looks at each of `counts`.
@@ -58,7 +58,7 @@ async fn grow(
             next += 1;
         }
         let (cur, limit) = (sizes.cur.into(), sizes.limit.into());
-        samples.push(Sample { cur, limit, report: map.check().await?, tally: map.stats() });
+        samples.push(Sample { cur, limit, report: map.check().await?, stats: map.stats() });
     }
     Ok(samples)
 }
@@ -96,8 +96,8 @@ impl Sample {
 
     /// Bytes of the FPTable of a segment, with record points and without.
     pub(crate) fn table_bytes(&self) -> [f64; 2] {
-        [self.tally.table_bytes, self.tally.plain_table_bytes]
-            .map(|bytes| bytes as f64 / self.tally.known_segments as f64)
+        [self.stats.table_bytes, self.stats.plain_table_bytes]
+            .map(|bytes| bytes as f64 / self.stats.known_segments as f64)
     }
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn filling(samples: &[Sample]) -> Table {
         let (splits, fill) = sample.together();
         vec![
             count(sample.report.keys),
-            count(sample.tally.merges),
-            count(sample.tally.splits),
+            count(sample.stats.merges),
+            count(sample.stats.splits),
             count(splits),
             number(sample.fill(), 3),
             number(fill, 3),
@@ -133,8 +133,8 @@ pub(crate) fn space(samples: &[Sample]) -> Table {
             number(table, 0),
             number(plain, 0),
             number(table / plain, 3),
-            count(sample.tally.table_bytes),
-            count(sample.tally.directory_bytes),
+            count(sample.stats.table_bytes),
+            count(sample.stats.directory_bytes),
         ]
     };
     Table { head, rows: samples.iter().map(row).collect() }

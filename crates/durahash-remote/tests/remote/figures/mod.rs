@@ -11,14 +11,14 @@ use growth::{DEFAULT, KEYS, Sample, Sizes};
 /// says, the more for an entry the fewer a segment has.
 fn assert_as_in_the_paper(samples: &[Sample], most_bytes: f64) {
     for sample in samples {
-        let (report, tally) = (&sample.report, &sample.tally);
+        let (report, stats) = (&sample.report, &sample.stats);
         assert_eq!((report.keys, report.unaccounted_bytes), (report.entries, 0));
         // Some segments split a little earlier or later than the others.
         let fewest = sample.segments_of(report.keys * 10 / 11);
         let most = sample.segments_of(report.keys * 11 / 10);
-        assert!((fewest..=most).contains(&(tally.splits + 1)), "{fewest} to {most}: {sample:?}");
-        assert_eq!(report.segments, tally.splits + 1);
-        let least = if tally.splits == 0 { 0.0 } else { 0.5 };
+        assert!((fewest..=most).contains(&(stats.splits + 1)), "{fewest} to {most}: {sample:?}");
+        assert_eq!(report.segments, stats.splits + 1);
+        let least = if stats.splits == 0 { 0.0 } else { 0.5 };
         assert!((least..=1.0).contains(&sample.fill()), "{sample:?}");
         assert!(sample.utilization() > 0.95, "{sample:?}");
         assert!((9.0..most_bytes).contains(&sample.index_bytes_per_entry()), "{sample:?}");

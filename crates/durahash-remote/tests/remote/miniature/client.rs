@@ -188,7 +188,7 @@ impl Coroutine {
                 let mut client = self.client.borrow_mut();
                 client.known = epoch;
                 let held = client.held.iter().flatten().min().copied();
-                // What begins from here on holds `epoch`, which is no less.
+                // Operations that begin from here on hold `epoch`, which is no less.
                 client.shown = held.filter(|_| rules.row_is_minimum).unwrap_or(epoch);
                 client.shown
             };

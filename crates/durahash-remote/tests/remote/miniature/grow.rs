@@ -37,7 +37,7 @@ impl Coroutine {
 
         let generation = (a.generation() + 1) % self.setup.wrap_a;
         let waits = generation.is_multiple_of(self.setup.mark());
-        // What this operation holds may be one behind the epoch of the commit, hence 3, not 2.
+        // The epoch that this operation holds may be one behind that of the commit, hence 3, not 2.
         if waits && rules.generation_waits_for_epoch && self.known_epoch() < mark + 3 {
             return self.wait().await;
         }
@@ -143,7 +143,7 @@ impl Coroutine {
         batch.write(to, &words);
     }
 
-    /// Posts `before`, the new MainSegment and all, waits, and swaps word A. Who loses frees it.
+    /// Posts `before`, the new MainSegment and all, waits, and swaps word A. The loser frees it.
     async fn commit(&self, mut before: Batch, cur: Addr, a: A, new: A) -> Result<bool, Closed> {
         if self.setup.rules.main_before_commit {
             self.post(before).await?;

@@ -5,13 +5,13 @@
 //! three entries, one to three keys whose fingerprints collide, directories of up to eight cells,
 //! generations that wrap around at 4, 8 or 16, depth information of two bits. Two to four clients of
 //! one or two coroutines put, delete, read and do conditional operations; a seed decides when each
-//! 8-byte word of each verb takes effect, who stands still, who dies, who is evicted although alive,
-//! and whether memory is reused. What they answered must be linearizable, key by key (`common/mod.rs`),
-//! with operations of the dead done or not; what a new client reads at the end is part of it. And all
-//! operations of who is alive must end.
+//! 8-byte word of each verb takes effect, which clients stand still, die, or are evicted although alive,
+//! and whether memory is reused. Their answers must be linearizable, key by key (`common/mod.rs`),
+//! with operations of the dead done or not; the reads of a new client at the end are part of it. All
+//! operations of live clients must end.
 //!
 //! Every rule of the protocol is a switch (`rules.rs`). With all of them nothing may be found; without
-//! any single one something must be. That is what makes the first of these worth something.
+//! any single one something must be: that gives the first result its worth.
 //!
 //! | file | |
 //! |---|---|

@@ -168,7 +168,7 @@ impl Simulation {
         self.world.borrow().fault.map_or(Ok(()), |fault| Err(fault.into()))
     }
 
-    /// A task has ended, whether it was done or cut off.
+    /// A task has ended, done or cut off.
     fn end(&mut self, task: usize) {
         self.tasks[task] = None;
         if self.works[task] {

@@ -350,7 +350,7 @@ impl World {
         addr
     }
 
-    /// A word, for who makes the first segment and who judges.
+    /// A word, for the maker of the first segment and for the judge.
     pub(crate) fn word(&mut self, addr: Addr) -> &mut u64 {
         &mut self.words[addr]
     }

@@ -21,21 +21,22 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let engine = &self.engine;
-        let key = engine.key.parse(key)?;
-        let value = if engine.is_words() {
-            match engine.index.get(engine.word_hash(&key))? {
-                Some(word) => engine.value.unword(word)?,
-                None => return Ok(None),
-            }
-        } else {
-            let mut value = Vec::new();
-            if !engine.get_bytes(&key, engine.key_hash(&key), &mut value)? {
-                return Ok(None);
-            }
-            value
-        };
-        engine.value.show(value).map(Some)
+        self.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            let value = if engine.is_words() {
+                match engine.index.get(engine.word_hash(&key))? {
+                    Some(word) => engine.value.unword(word)?,
+                    None => return Ok(None),
+                }
+            } else {
+                let mut value = Vec::new();
+                if !engine.get_bytes(&key, engine.key_hash(&key), &mut value)? {
+                    return Ok(None);
+                }
+                value
+            };
+            engine.value.show(value).map(Some)
+        })
     }
 
     /// Inserts or replaces the value of `key`.
@@ -49,14 +50,15 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let engine = &self.engine;
-        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-        if engine.is_words() {
-            let new = Change::Set(Type::word(&value));
-            engine.update_word(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
-        } else {
-            engine.change(&key, Some(&value), Rule::Always, None).map(drop)
-        }
+        self.handle.run(|engine| {
+            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+            if engine.is_words() {
+                let new = Change::Set(Type::word(&value));
+                engine.update_word(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
+            } else {
+                engine.change(&key, Some(&value), Rule::Always, None).map(drop)
+            }
+        })
     }
 
     /// Inserts or replaces many, as [`Map::put_many`](crate::Map::put_many).
@@ -71,11 +73,13 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.engine.batch(|| {
-            for (key, value) in pairs {
-                self.put(key.as_ref(), value.as_ref())?;
-            }
-            Ok(())
+        self.handle.run(|engine| {
+            engine.batch(|| {
+                for (key, value) in pairs {
+                    self.put(key.as_ref(), value.as_ref())?;
+                }
+                Ok(())
+            })
         })
     }
 
@@ -92,13 +96,14 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        let engine = &self.engine;
-        let key = engine.key.parse(key)?;
-        if engine.is_words() {
-            let remove = &mut |_| Ok(Change::Remove);
-            Ok(engine.update_word(engine.word_hash(&key), Room::None, remove)?.is_some())
-        } else {
-            Ok(engine.change(&key, None, Rule::Always, None)?.1)
-        }
+        self.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            if engine.is_words() {
+                let remove = &mut |_| Ok(Change::Remove);
+                Ok(engine.update_word(engine.word_hash(&key), Room::None, remove)?.is_some())
+            } else {
+                Ok(engine.change(&key, None, Rule::Always, None)?.1)
+            }
+        })
     }
 }

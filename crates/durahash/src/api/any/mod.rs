@@ -45,7 +45,7 @@ use crate::index::Finding;
 /// ```
 #[derive(Clone)]
 pub struct AnyMap {
-    pub(in crate::api) engine: Handle<Single>,
+    pub(in crate::api) handle: Handle<Single>,
 }
 
 /// A multimap whose types are those of the pool that it finds, as [`AnyMap`](crate::AnyMap) is for
@@ -70,7 +70,7 @@ pub struct AnyMap {
 /// ```
 #[derive(Clone)]
 pub struct AnyMultiMap {
-    pub(in crate::api) engine: Handle<Multi>,
+    pub(in crate::api) handle: Handle<Multi>,
 }
 
 /// The lines of an example that make a `map`.
@@ -96,8 +96,8 @@ use any_example;
 macro_rules! any {
     ($Any:ident, $Iter:ident, $Kind:ty, entries: $entries:literal, put: $put:literal) => {
         impl $Any {
-            pub(crate) fn new(engine: Handle<$Kind>) -> Self {
-                $Any { engine }
+            pub(crate) fn new(handle: Handle<$Kind>) -> Self {
+                $Any { handle }
             }
 
             /// The type of the keys.
@@ -109,7 +109,7 @@ macro_rules! any {
             /// ```
             #[must_use]
             pub fn key_type(&self) -> Type {
-                self.engine.key
+                self.handle.engine.key
             }
 
             /// The type of the values.
@@ -121,7 +121,7 @@ macro_rules! any {
             /// ```
             #[must_use]
             pub fn value_type(&self) -> Type {
-                self.engine.value
+                self.handle.engine.value
             }
 
             /// As [`check`](Self::check), and tells `watch` how many entries of how many were looked at.
@@ -142,8 +142,8 @@ macro_rules! any {
                 found: &mut dyn FnMut(Finding),
                 watch: &mut dyn FnMut(u64, u64),
             ) -> Result<()> {
-                self.engine.check(found, watch)
-            }
+self.handle.run(|engine| engine.check(found, watch))
+}
 
             /// All keys and values, as [`Map::iter`](crate::Map::iter) or
             /// [`MultiMap::iter`](crate::MultiMap::iter) gives them.
@@ -161,7 +161,7 @@ macro_rules! any {
             /// ```
             #[must_use]
             pub fn iter(&self) -> $Iter {
-                $Iter(Entries::new(self.engine.clone()))
+                $Iter(Entries::new(self.handle.clone()))
             }
 
             common_methods! { entries: $entries, example: any_example!($Any), put: $put }
@@ -173,7 +173,7 @@ macro_rules! any {
 
         impl fmt::Debug for $Any {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.engine.describe(stringify!($Any), f)
+                self.handle.engine.describe(stringify!($Any), f)
             }
         }
 
@@ -198,6 +198,10 @@ macro_rules! any {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub struct $Iter(Entries<$Kind>);
+
+        // As of the map: an entry is taken off before it is decoded.
+        impl UnwindSafe for $Iter {}
+        impl RefUnwindSafe for $Iter {}
 
         impl Iterator for $Iter {
             type Item = Result<Pair>;

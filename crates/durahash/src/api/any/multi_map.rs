@@ -21,22 +21,25 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let engine = &self.engine;
-        let key = engine.key.parse(key)?;
-        let mut all = Vec::new();
-        if engine.is_words() {
-            let mut found = Values::default();
-            engine.index.read(engine.word_hash(&key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
-            for word in found.payloads {
-                all.push(engine.value.show(engine.value.unword(word)?)?);
+        self.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            let mut all = Vec::new();
+            if engine.is_words() {
+                let mut found = Values::default();
+                engine
+                    .index
+                    .read(engine.word_hash(&key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
+                for word in found.payloads {
+                    all.push(engine.value.show(engine.value.unword(word)?)?);
+                }
+            } else {
+                engine.each_value(&key, &mut |bytes| {
+                    all.push(engine.value.show(bytes.to_vec())?);
+                    Ok(())
+                })?;
             }
-        } else {
-            engine.each_value(&key, &mut |bytes| {
-                all.push(engine.value.show(bytes.to_vec())?);
-                Ok(())
-            })?;
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 
     /// Returns the number of values of `key`.
@@ -51,11 +54,13 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn count(&self, key: &[u8]) -> Result<u64> {
-        let key = self.engine.key.parse(key)?;
-        if self.engine.is_words() {
-            return self.engine.index.count(self.engine.word_hash(&key), &OneKey);
-        }
-        self.engine.count(&key)
+        self.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            if engine.is_words() {
+                return engine.index.count(engine.word_hash(&key), &OneKey);
+            }
+            engine.count(&key)
+        })
     }
 
     /// Adds a value of `key`.
@@ -69,13 +74,14 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let engine = &self.engine;
-        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-        if engine.is_words() {
-            engine.add_word(engine.word_hash(&key), Type::word(&value))
-        } else {
-            engine.add(&key, &value)
-        }
+        self.handle.run(|engine| {
+            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+            if engine.is_words() {
+                engine.add_word(engine.word_hash(&key), Type::word(&value))
+            } else {
+                engine.add(&key, &value)
+            }
+        })
     }
 
     /// Checks that a pair could be added: that its texts are of the pool's types, and not too large. Check all
@@ -90,7 +96,7 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn accepts(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        check_sizes(&self.engine.key.parse(key)?, &self.engine.value.parse(value)?)
+        self.handle.run(|engine| check_sizes(&engine.key.parse(key)?, &engine.value.parse(value)?))
     }
 
     /// Adds many, as [`MultiMap::add_many`](crate::MultiMap::add_many).
@@ -105,11 +111,13 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.engine.batch(|| {
-            for (key, value) in pairs {
-                self.add(key.as_ref(), value.as_ref())?;
-            }
-            Ok(())
+        self.handle.run(|engine| {
+            engine.batch(|| {
+                for (key, value) in pairs {
+                    self.add(key.as_ref(), value.as_ref())?;
+                }
+                Ok(())
+            })
         })
     }
 
@@ -126,14 +134,18 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let engine = &self.engine;
-        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-        if engine.is_words() {
-            let word = Type::word(&value);
-            let wanted = &mut |v| Ok(v == word);
-            return Ok(engine.index.remove_one(engine.word_hash(&key), &OneKey, wanted)?.is_some());
-        }
-        engine.remove_one(&key, &value)
+        self.handle.run(|engine| {
+            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+            if engine.is_words() {
+                let word = Type::word(&value);
+                let wanted = &mut |v| Ok(v == word);
+                return Ok(engine
+                    .index
+                    .remove_one(engine.word_hash(&key), &OneKey, wanted)?
+                    .is_some());
+            }
+            engine.remove_one(&key, &value)
+        })
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -149,10 +161,12 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_all(&self, key: &[u8]) -> Result<u64> {
-        let key = self.engine.key.parse(key)?;
-        if self.engine.is_words() {
-            return self.engine.index.remove_all(self.engine.word_hash(&key), &OneKey, None);
-        }
-        self.engine.remove_all(&key)
+        self.handle.run(|engine| {
+            let key = engine.key.parse(key)?;
+            if engine.is_words() {
+                return engine.index.remove_all(engine.word_hash(&key), &OneKey, None);
+            }
+            engine.remove_all(&key)
+        })
     }
 }

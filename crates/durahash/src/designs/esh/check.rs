@@ -15,7 +15,7 @@ use crate::index::Finding;
 /// The invariant about locks and counters.
 pub(super) const LOCKS: &str = "ESH-7";
 
-/// Takes what is wrong: the invariant, the offset, and words.
+/// Takes a violation: the invariant, the offset, and words.
 pub(super) type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 
 impl<M: Medium> Esh<M> {
@@ -49,8 +49,8 @@ impl<M: Medium> Esh<M> {
             report(LOCKS, 0, format!("{live} live slots, the counter says {counter}"));
         }
         self.check_free(unnamed, &mut report);
-        let arrays = sound.first..sound.first + Array::extents(&self.pool, depth);
-        let directories = self.pool.directory_extents().into_iter();
+        let arrays = sound.first..sound.first + Array::extents(&self.map, depth);
+        let directories = self.map.directory_extents().into_iter();
         for extent in directories.filter(|extent| !arrays.contains(extent)) {
             let off = extent * self.pool.extent_bytes();
             report("ESH-5", off, "an extent that nothing names".to_owned());

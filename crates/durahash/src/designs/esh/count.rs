@@ -32,12 +32,12 @@ impl<M: Medium> Esh<M> {
         if prefix == from {
             return self.live_of(place);
         }
-        // It was merged with what was counted before.
+        // It was merged with a segment that was counted before.
         let records = self.records(place, prefix, true, &mut Vec::new())?;
         Ok(records.iter().filter(|record| record.h >= from).count() as u64)
     }
 
-    /// The same where nobody writes, and nothing may be repaired.
+    /// The same without writers, and without repairs.
     fn live_now(&self) -> Result<u64> {
         let (mut unit, mut at, mut sum) = (Vec::new(), Some(0), 0);
         while let Some(from) = at {

@@ -98,7 +98,7 @@ impl<'a, M: Medium> Whole<'a, M> {
 impl<M: Medium> Drop for Whole<'_, M> {
     fn drop(&mut self) {
         if !self.released {
-            // Nothing of the segment was changed, and the directory in DRAM names what is whole.
+            // Nothing of the segment was changed, and the directory in DRAM names whole segments.
             self.esh.pool.poison();
             self.each(|lock| lock.unlock_changed(self.esh.medium()));
         }
@@ -193,7 +193,7 @@ impl<M: Medium> Esh<M> {
         let super::Writers { array, growth, .. } = &self.writers;
         let depth = whole.place.depth() + 1;
         let prefix = extend::prefix(h, depth - 1);
-        array.deepen(&self.pool, &self.directory, growth, depth)?;
+        array.deepen(&self.map, &self.directory, growth, depth)?;
 
         // The new segments aside. The records are in the order of their hashes.
         let records = self.records(whole.place, prefix, true, &mut Vec::new())?;
@@ -214,9 +214,9 @@ impl<M: Medium> Esh<M> {
         // Their words, the lower last: one fence does for all that comes before it. The directory was
         // not halved meanwhile: this segment is of a depth that keeps it from being.
         self.directory.lock.shared(medium, || -> Result<()> {
-            array.store(&self.pool, self.directory.depth(), upper.place, upper.prefix)?;
+            array.store(&self.map, self.directory.depth(), upper.place, upper.prefix)?;
             medium.fence();
-            array.commit(&self.pool, self.directory.depth(), lower.place, lower.prefix)?;
+            array.commit(&self.map, self.directory.depth(), lower.place, lower.prefix)?;
             whole.exclude_readers();
             growth.count(depth - 1, -1);
             self.publish(&lower);
@@ -285,7 +285,7 @@ impl<M: Medium> Esh<M> {
 
     /// Merges the segment of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
-        // What was removed is removed; damage, and a full medium, are for others to meet.
+        // The removal is done; other operations report damage, and a full medium.
         merge_all(self.medium(), || self.merge_once(h).unwrap_or(Merge::NotDue));
     }
 
@@ -330,7 +330,7 @@ impl<M: Medium> Esh<M> {
             }
         };
         let current = self.find(h) == place && self.find(h_buddy) == buddy;
-        // There, and nobody else can give them up; or else, not before the locks are released.
+        // There, and no other thread can give them up; or else, not before the locks are released.
         let _on_the_way = (!current).then_some(on_the_way);
         let live = self.live_of(place).and_then(|live| Ok(live + self.live_of(buddy)?));
         let done = match live {
@@ -345,7 +345,7 @@ impl<M: Medium> Esh<M> {
             self.give_up(second);
             self.give_up(first);
             let super::Writers { array, growth, .. } = &self.writers;
-            array.halve_if_sparse(&self.pool, &self.directory, growth, 1)?;
+            array.halve_if_sparse(&self.map, &self.directory, growth, 1)?;
         } else {
             second.release_unchanged();
             first.release_unchanged();
@@ -386,7 +386,7 @@ impl<M: Medium> Esh<M> {
         let fresh = self.write_fresh(self.take_for_merge()?, prefix, depth, records)?;
         medium.fence();
         self.directory.lock.shared(medium, || -> Result<()> {
-            array.commit(&self.pool, self.directory.depth(), fresh.place, fresh.prefix)?;
+            array.commit(&self.map, self.directory.depth(), fresh.place, fresh.prefix)?;
             for whole in old {
                 whole.exclude_readers();
                 growth.count(whole.place.depth(), -1);

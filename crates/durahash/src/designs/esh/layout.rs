@@ -15,7 +15,7 @@
 //!
 //! MC, how many slots are live, shares the word with the bits that it counts. OC is how many slots
 //! elsewhere in the segment hold hashes whose home this bucket is, OFRB how far, in ring order, the
-//! furthest of them may be, and OB whether there may be any. The lock is a
+//! furthest of them may be, and OB says if there may be any. The lock is a
 //! [`EpochLock`](durahash_media::EpochLock).
 //!
 //! A segment is a run of buckets, and its number is its offset divided by its size. Its word in the
@@ -176,7 +176,7 @@ impl Commit {
     }
 
     /// With other live slots.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn with_live(self, live: u16, buckets: u32) -> Self {
         Commit::new(live, (self.overflowed(), self.reach(buckets)), self.depth())
     }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commit_words_say_what_they_were_made_of() {
+    fn commit_words_give_their_parts_back() {
         for (live, overflow, depth) in
             [(0, (0, 0), 1), (0x3fff, (882, 63), 44), (0x1234, (7, 1), 20), (1, (0, 3), 2)]
         {

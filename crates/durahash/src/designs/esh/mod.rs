@@ -12,8 +12,8 @@
 //! Everything is in the pool, locks too: a bucket's is in its head, beside what a lookup reads anyway.
 //! Beside them, in DRAM, a copy of the directory (`crate::extendible::directory`), which is made at every open
 //! from the array alone, a counter, and a byte for each bucket: how many slots are live, so that a removal knows
-//! whether two buddies are sparse without reading their heads. A lookup reads one bucket, and those that OFRB tells of if it
-//! does not find its hash there.
+//! if two buddies are sparse without reading their heads. A lookup reads one bucket, and those that OFRB tells of if
+//! it does not find its hash there.
 //!
 //! # Layout
 //! `layout.rs`, with a picture.
@@ -37,7 +37,7 @@
 //!
 //! # Commit steps
 //! A writer holds W of its hash's home bucket, and of one bucket more if it changes that. X of the home
-//! is held from the first store of a row marked ✕ to the end. What changes a segment as a whole holds W
+//! is held from the first store of a row marked ✕ to the end. A change of a segment as a whole holds W
 //! of all its locks, and X of all of them only while it switches the directory in DRAM. "Near" slots
 //! lie in the line of the head.
 //!
@@ -63,11 +63,11 @@
 //! | split, merge | kind of the old segment's extent := free, if no segment of that is named (`space.rs`) | flush, fence | given back by the next open |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, fence | switched; nothing names the old array: free |
-//! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
+//! | repair | ✕ the date of each bucket, with W and X of all | | no thread relies on it after a crash |
 //! | | commit words: the nearest of two equal slots alone is live | flush, fence | repaired again |
 //! | | commit words: exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
 //!
-//! OFRB is durable before what it leads to, and smaller only after that is durably gone. OC is exact
+//! OFRB is durable before a slot that it leads to, and smaller only after that is durably gone. OC is exact
 //! while no crash happens, and nothing depends on it after one.
 //!
 //! The directory's lock is held, shared for a row of the array and exclusively for a new one, from
@@ -75,7 +75,7 @@
 //!
 //! # Recovery
 //! `recover.rs`: the array is strided from segment to segment, and no segment is read. `repair.rs`: a
-//! lock has an epoch, and who comes to a bucket of an epoch before the last unclean open
+//! lock has an epoch, and a thread that comes to a bucket of an epoch before the last unclean open
 //! repairs its segment first, reader or writer. The epochs are durable with the heads, so that a pool
 //! that is closed cleanly need not be repaired again. Everything that a crash leaves is sound enough for
 //! lookups that go everywhere, so a pool that must not be written to is read without repair. The root
@@ -85,24 +85,24 @@
 //! Every change of a hash is made under W of its home, and raises the home's version, wherever in the
 //! segment its slot is. Readers: directory entry, version of the home, entry again, the home, the
 //! buckets up to OFRB, version. Another bucket on the way may change meanwhile, and slots of the home
-//! bucket that are another home's: live slots of this home nobody else touches, but a slot that
+//! bucket that are another home's: live slots of this home no other writer touches, but a slot that
 //! another home gave up may be filled for this one, before that is committed and X is set. So a lookup
-//! that found its hash looks again whether the slot is live; it is again only under X. The commit word of another bucket is shared
-//! with its own writers, so W of that is taken too: by waiting if it is the higher one, else by trying,
-//! after which all is let go and begun again. A writer that takes all locks of a segment takes them in
+//! that found its hash checks again that the slot is live; it is again only under X. The commit word of another
+//! bucket is shared with its own writers, so W of that is taken too: by waiting if it is the higher one, else by
+//! trying, after which all is let go and begun again. A writer that takes all locks of a segment takes them in
 //! ascending order, then a second segment's by trying, then the directory's.
 //! Readers never wait for a split: the old segment stays as it is until the directory is switched, and
 //! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
 //! each other only if both change one bucket, or its hashes.
 //! An extent of which no segment is named goes back to the pool, with the locks that lie in it: `space.rs` says
-//! how late writers and readers are kept from what comes there. Writers count themselves while they go to a lock,
+//! how late writers and readers are kept from its next use. Writers count themselves while they go to a lock,
 //! and readers look at the directory's view last.
 //! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
 //! damaged, some epochs may be old and others not.
 //!
 //! # Departures from the paper
 //! - Fourteen slots of sixteen bytes. "28 pairs of 8 bytes" do not fit beside 32 bytes of metadata.
-//! - "The data within it is considered invalid" after a crash would lose what was acknowledged:
+//! - "The data within it is considered invalid" after a crash would lose acknowledged changes:
 //!   segments are repaired instead, and the state flag is the epoch of an open.
 //! - MC counts all live slots, not those from other buckets: it shares a word with the bits it counts,
 //!   so that either tells of damage to the other.
@@ -127,21 +127,22 @@ mod repair;
 mod space;
 mod write;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use durahash_media::{
-    EpochLock, Epochs, Event, LINE_BYTES, Medium, Place, Present, Reserved, Result, Version,
+    EpochLock, Epochs, Event, LINE_BYTES, Medium, Place, Pool, Present, Reserved, Result, Version,
 };
 
 use crate::extendible::array::Array;
 use crate::extendible::count::IncrementalCount;
-use crate::extendible::directory::Directory;
+use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth, split_ahead};
 use crate::extendible::unit::Unit;
 use crate::index::{
-    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
+    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
+    last_read, operation,
 };
 use crate::util::arrivals::Arrivals;
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
@@ -157,7 +158,9 @@ const READ_TRIES: u32 = 16;
 
 /// ESH over a pool. See the [module docs](self).
 pub struct Esh<M: Medium> {
-    pool: Place<M>,
+    pool: Arc<Pool<M>>,
+    /// The map's part of the pool.
+    map: Place<M>,
     /// Names segments by their numbers.
     directory: Directory<u64>,
     shape: Shape,
@@ -231,7 +234,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Stores a commit word with other live slots, and their count. The caller holds W of the bucket.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     fn store_commit(&self, bucket: &Bucket, commit: Commit) {
         self.medium().store(&bucket.commit, commit.0);
@@ -311,27 +314,35 @@ impl<M: Medium> Esh<M> {
     /// repaired yet, or the medium is damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
-        self.look_if(h, |lock, version| lock.validate(self.medium(), version))
+        let sought = self.approach(h)?;
+        self.look_in(h, &sought, |lock, version| lock.validate(self.medium(), version))
     }
 
-    /// The same; `is_valid` says if what was seen under a version of the home's lock counts.
+    /// The segment of `h`, whose most probable lines are being fetched.
     #[inline(always)]
-    fn look_if<'a>(
+    fn approach(&self, h: u64) -> Option<Sought<'_, u64>> {
+        let sought = self.directory.seek(h)?;
+        self.prefetch_home(h, Unit::from_word(sought.entry()));
+        Some(sought)
+    }
+
+    /// The same in one segment; `is_valid` says if what was seen under a version of the home's lock counts.
+    #[inline(always)]
+    fn look_in<'a>(
         &'a self,
         h: u64,
+        sought: &Sought<'a, u64>,
         is_valid: impl Fn(EpochLock<'a>, Version) -> bool,
     ) -> Option<Option<u64>> {
-        let sought = self.directory.seek(h)?;
         let place = Unit::from_word(sought.entry());
-        self.prefetch_home(h, place);
         let home = self.bucket(place, self.shape.home(h)).ok()?;
         let lock = self.lock_of(home);
         let version = lock.try_read(self.medium())?;
-        if !self.directory.still_has(&sought) {
+        if !self.directory.still_has(sought) {
             return None;
         }
         let found = self.probe(h, place, home).ok()?;
-        let is_valid = is_valid(lock, version) && self.directory.is_unchanged(&sought);
+        let is_valid = is_valid(lock, version) && self.directory.is_unchanged(sought);
         is_valid.then_some(found.map(|found| found.payload))
     }
 
@@ -477,6 +488,10 @@ impl<M: Medium> IndexBase for Esh<M> {
         self.scan_unit(at, out)
     }
 
+    fn walk_order(&self) -> WalkOrder {
+        self.directory.walk_order(&self.writers.growth)
+    }
+
     fn step(&self) -> Result<bool> {
         self.release_extents()?;
         self.repair_some()
@@ -495,10 +510,10 @@ impl<M: Medium> IndexBase for Esh<M> {
     }
 
     fn close(&self) {
-        // If it fails, the next open finds what is free.
+        // If it fails, the next open finds the free extents.
         let _ = self.release_extents();
         if let Some(live) = self.live_count.get() {
-            self.pool.save(recover::SAVED, live + 1);
+            self.map.save(recover::SAVED, live + 1);
         }
     }
 
@@ -512,6 +527,19 @@ impl<M: Medium> Index for Esh<M> {
             Some(found) => Ok(found),
             None => self.look_again(h),
         })
+    }
+
+    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        let mut sought = [const { None }; PREFETCHED];
+        for (h, sought) in h.iter().zip(&mut sought) {
+            *sought = self.approach(*h);
+        }
+        for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
+            *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
+        }
     }
 
     index_methods!();

@@ -1,6 +1,6 @@
 //! Where the slots of a home bucket may be, and where a new one goes: the paper's own idea.
 //!
-//! A segment is a ring of buckets. What its home has no room for goes to the emptiest of the next
+//! A segment is a ring of buckets. An entry whose home has no room goes to the emptiest of the next
 //! three, then further, so that a segment fills completely before it splits; OFRB bounds how far
 //! lookups follow.
 

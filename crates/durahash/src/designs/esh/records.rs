@@ -19,7 +19,7 @@ pub(super) struct Record {
 }
 
 impl<M: Medium> Esh<M> {
-    /// The slots of a segment that lookups find, in the order of their hashes. What is there twice, as
+    /// The slots of a segment that lookups find, in the order of their hashes. A hash that is there twice, as
     /// a crash may leave it, counts where it is nearest to its home; the others go to `twice`. Where
     /// the heads may not be relied on, `dated` is false, and a slot may be anywhere.
     pub(super) fn records(

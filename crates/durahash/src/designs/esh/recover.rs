@@ -1,9 +1,10 @@
 //! Opening.
 //!
 //! Recovery strides the array of the directory from segment to segment, and makes the directory in
-//! DRAM of what it meets. No segment is read, so it takes the time of one scan of the array. All
+//! DRAM from them. No segment is read, so it takes the time of one scan of the array. All
 //! segments that nothing names are free; extents without any that is named go back to the pool.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
@@ -52,18 +53,18 @@ impl<M: Medium> Esh<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
-    pub fn create(pool: impl Into<Place<M>>) -> Result<Self> {
-        let pool = pool.into();
-        let now = pool.epoch();
-        let esh = Self::new(pool, Epochs { now, trusted_from: now })?;
+    pub fn create(map: impl Into<Place<M>>) -> Result<Self> {
+        let map = map.into();
+        let now = map.pool().epoch();
+        let esh = Self::new(map, Epochs { now, trusted_from: now })?;
         for prefix in [0, 1 << 63] {
             let fresh = esh.write_fresh(esh.take_segment()?, prefix, 1, &[])?;
             esh.publish(&fresh);
         }
         esh.live_count.set(0);
-        esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
+        esh.map.set_root(DATES_ROOT, esh.dates_word())?;
         // There is none before it.
-        let _ = esh.writers.array.write(&esh.pool, (1, 1), &|i| esh.directory.find(i << 63))?;
+        let _ = esh.writers.array.write(&esh.map, (1, 1), &|i| esh.directory.find(i << 63))?;
         Ok(esh)
     }
 
@@ -72,18 +73,18 @@ impl<M: Medium> Esh<M> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
-    pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
-        Self::read(pool.into())?()
+    pub fn open(map: impl Into<Place<M>>) -> Result<Self> {
+        Self::read(map.into())?()
     }
 
     /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
-    pub(crate) fn read(pool: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
-        let now = pool.epoch();
-        let mut esh = Self::new(pool, Epochs { now, trusted_from: now })?;
+    pub(crate) fn read(map: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
+        let now = map.pool().epoch();
+        let mut esh = Self::new(map, Epochs { now, trusted_from: now })?;
         let (sound, named) = esh.read_array()?;
         esh.directory = esh.writers.array.adopt(&sound, &esh.writers.growth)?;
         let is_dated = esh.pool.was_clean() && esh.trust_dates()?;
-        if let Some(live) = esh.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1))
+        if let Some(live) = esh.map.saved(SAVED).and_then(|saved| saved.checked_sub(1))
             && esh.pool.was_clean()
         {
             esh.live_count.set(live);
@@ -92,16 +93,17 @@ impl<M: Medium> Esh<M> {
             esh.pool.begin()?;
             if !is_dated && !esh.pool.is_read_only() {
                 // Before anything has this date.
-                esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
+                esh.map.set_root(DATES_ROOT, esh.dates_word())?;
             }
             esh.find_free(&named)?;
-            esh.writers.array.release_others(&esh.pool, sound.depth)?;
+            esh.writers.array.release_others(&esh.map, sound.depth)?;
             Ok(esh)
         })
     }
 
-    fn new(pool: Place<M>, epochs: Epochs) -> Result<Self> {
-        let format = pool.format();
+    fn new(map: Place<M>, epochs: Epochs) -> Result<Self> {
+        let pool = Arc::clone(map.pool());
+        let format = map.format();
         let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
         let buckets = match u32::from(format.geometry.buckets) {
             0 => BUCKETS,
@@ -135,6 +137,7 @@ impl<M: Medium> Esh<M> {
                 repair_at: AtomicU64::new(0),
             },
             pool,
+            map,
         })
     }
 
@@ -144,14 +147,14 @@ impl<M: Medium> Esh<M> {
     }
 
     fn epochs_word_of(&self, epoch: u32) -> u64 {
-        let mix = WordMix::new(self.pool.format().seed);
+        let mix = WordMix::new(self.map.format().seed);
         u64::from(epoch) | mix.mix(u64::from(epoch)) >> 32 << 32
     }
 
     /// After a clean close, trusts all epochs since the last unclean open, if the root tells when that
     /// was; else everything is repaired, which is never wrong.
     fn trust_dates(&mut self) -> Result<bool> {
-        let word = self.pool.root(DATES_ROOT)?;
+        let word = self.map.root(DATES_ROOT)?;
         let epoch = word as u32;
         let is_sound = word == self.epochs_word_of(epoch) && epoch <= self.epochs.now;
         if is_sound {
@@ -163,7 +166,7 @@ impl<M: Medium> Esh<M> {
     /// Reads the array, and the set of segments that it names.
     fn read_array(&self) -> Result<(Sound, Segments)> {
         let per_extent = self.per_extent();
-        let extents = self.pool.unit_extents();
+        let extents = self.map.unit_extents();
         let count = extents.last().map_or(0, |last| last + 1);
         self.counts.cover(count * self.pool.extent_bytes() / BUCKET_BYTES)?;
         let mut units = Segments::new(count);
@@ -172,7 +175,7 @@ impl<M: Medium> Esh<M> {
         }
         let mut named = Segments::new(count * per_extent);
         let segments = extents.len() as u64 * per_extent;
-        let sound = self.writers.array.read(&self.pool, segments, |place| {
+        let sound = self.writers.array.read(&self.map, segments, |place| {
             place.tag() == 0
                 && units.contains(place.number() / per_extent)
                 && named.insert(place.number())
@@ -183,7 +186,7 @@ impl<M: Medium> Esh<M> {
     /// Segments that nothing names are free; extents without any other go back to the pool.
     fn find_free(&self, named: &Segments) -> Result<()> {
         let mut free = self.free();
-        for extent in self.pool.unit_extents() {
+        for extent in self.map.unit_extents() {
             let is_free = |number: &u64| !named.contains(*number);
             if self.segments_of(extent).all(|number| is_free(&number)) {
                 self.pool.release_extent(extent)?;
@@ -200,7 +203,7 @@ impl<M: Medium> Esh<M> {
         // Before all are counted, which repairs those that are not yet.
         let (repairs, unrepaired) = (self.writers.repairs.get(), self.unrepaired());
         let depth = self.directory.depth();
-        let arrays = Array::extents(&self.pool, depth) * self.pool.extent_bytes();
+        let arrays = Array::extents(&self.map, depth) * self.pool.extent_bytes();
         IndexStats {
             // Nothing but a directory that names what is not there could keep them from being
             // counted, and such a directory is not opened.
@@ -217,7 +220,7 @@ impl<M: Medium> Esh<M> {
     pub(super) fn read_all(&self) -> Result<(Sound, Vec<u64>)> {
         let (sound, named) = self.read_array()?;
         let per_extent = self.per_extent();
-        let extents = self.pool.unit_extents().into_iter();
+        let extents = self.map.unit_extents().into_iter();
         let numbers = extents.flat_map(|i| i * per_extent..(i + 1) * per_extent);
         Ok((sound, numbers.filter(|number| !named.contains(*number)).collect()))
     }

@@ -1,4 +1,4 @@
-//! Repair: what a crash may have left of a segment becomes exact, before anybody relies on it.
+//! Repair: makes a segment that a crash may have left exact, before any operation relies on it.
 //!
 //! A crash leaves an OC that is wrong, an OFRB that is larger than need be, and a slot that was on its
 //! way home in both places. Fingerprints are durable before the commit word that names their slots:
@@ -74,7 +74,7 @@ impl<M: Medium> Esh<M> {
         // First, as a segment may be repaired and written to before the pool takes no more writes.
         let is_writable = self.pool.writable().is_ok();
         let _on_the_way = self.writers.arrivals.enter();
-        // In this order: what is not named any more may have foreign words where its locks were.
+        // In this order: a segment that is not named any more may have foreign words where its locks were.
         if self.find(h) != place || self.is_repaired(place)? {
             return Ok(true);
         }
@@ -99,7 +99,7 @@ impl<M: Medium> Esh<M> {
         let (mut count, mut at) = (0, Some(0));
         while let Some(from) = at {
             let place = self.find(from);
-            // What is not there is not repaired either.
+            // A segment that is not there is not repaired either.
             count += u64::from(!self.is_repaired(place).unwrap_or(true));
             at = extend::next(extend::prefix(from, place.depth()), place.depth());
         }
@@ -128,7 +128,7 @@ impl<M: Medium> Esh<M> {
             *count += 1;
             *reach = (*reach).max(record.distance);
         }
-        // What is there twice first: OFRB leads to it until it is durably gone.
+        // Slots that are there twice first: OFRB leads to them until they are durably gone.
         let mut fences = false;
         for number in 0..shape.buckets {
             let bucket = self.bucket(place, number)?;
@@ -158,7 +158,7 @@ impl<M: Medium> Esh<M> {
         Ok(())
     }
 
-    /// Repairs segments that nobody has come to yet; whether more may be waiting.
+    /// Repairs some segments that no operation has come to yet; true if more may be waiting.
     pub(super) fn repair_some(&self) -> Result<bool> {
         let next = &self.writers.repair_at;
         for _ in 0..STEP {

@@ -1,7 +1,7 @@
 //! Segments that nothing names, and extents of them that go back to the pool.
 //!
 //! The lock of a bucket is in the bucket, so a thread that found a segment in the directory stores there
-//! before it knows whether the segment is still named. An extent of which all segments are free therefore
+//! before it knows if the segment is still named. An extent of which all segments are free therefore
 //! waits (`leaving`) until every thread has arrived that may have found one of them.
 //!
 //! | Step | Stores | Then | If power fails after this step |
@@ -13,16 +13,16 @@
 //! | the extent goes back | its kind := free | flush, fence | free: the open finds that nothing names it, whatever its kind |
 //!
 //! - **Writers**, and threads that repair, enter (`util/arrivals.rs`) before they look into the directory, and leave when
-//!   they hold a lock under which the directory still says the same: such a segment is given up by nobody
-//!   else. One that enters after the directory has changed does not find the segment. So the lock of an extent
-//!   that goes back is held by nobody, and nobody comes to it.
+//!   they hold a lock under which the directory still says the same: no other thread gives up such a
+//!   segment. One that enters after the directory has changed does not find the segment. So no thread holds a lock
+//!   of an extent that goes back, and none comes to it.
 //! - **Readers** store nothing, and enter nothing. They may read foreign words where a segment was, the same
 //!   word as the version that they validate, too. The view of the directory changes before that, and is what
 //!   they look at last: they start over.
 //! - An extent that comes back is new: its locks begin anew. Versions that readers knew there count no more, as
 //!   the view has changed since.
 //!
-//! Nobody waits for the threads that are on the way, of which one may wait for a lock: what is due is looked for
+//! No thread waits for those on the way, of which one may wait for a lock: extents that are due are looked for
 //! again when the next segment is given, when the pool is full, in a step of background work, and at the close.
 
 use std::sync::MutexGuard;
@@ -79,7 +79,7 @@ impl<M: Medium> Esh<M> {
                     self.pool.renew_extent(extent);
                     extent
                 }
-                None => self.pool.take_unit_extent()?,
+                None => self.map.take_unit_extent()?,
             };
             free.units.add(extent, self.segments_of(extent));
         }
@@ -100,7 +100,7 @@ impl<M: Medium> Esh<M> {
         self.release_due(&mut free)
     }
 
-    /// Gives extents back to the pool, if nobody is on the way to them any more.
+    /// Gives extents back to the pool, if no thread is on the way to them any more.
     pub(super) fn release_extents(&self) -> Result<()> {
         self.release_due(&mut self.free())
     }

@@ -1,14 +1,14 @@
 //! Insert, update and remove. The commit steps are in the [module docs](super).
 
-use durahash_media::{Event, Medium, Result, Taken};
+use durahash_media::{EpochLock, Event, Medium, Result, Taken};
 
 use super::layout::{Bucket, is_near, slot_for};
 use super::records::Record;
-use super::{Change, Esh, Hit, Room, Unit, Updater};
+use super::{Change, Esh, Hit, Room, Sought, Unit, Updater};
 
 /// W of the home of a hash, and the place that was found right under it; W of one more bucket once that
-/// is asked for. What is dropped without being released broke off: the pool takes no more writes then,
-/// and nobody waits for the locks.
+/// is asked for. Locks that are dropped without a release broke off: the pool takes no more writes then,
+/// and no thread waits for them.
 pub(super) struct Locks<'a, M: Medium> {
     esh: &'a Esh<M>,
     pub(super) place: Unit,
@@ -48,6 +48,7 @@ impl<'a, M: Medium> Locks<'a, M> {
     }
 
     /// Releases all locks, after a change of one of the home's hashes.
+    #[inline(always)]
     #[track_caller]
     fn release_changed(mut self) {
         self.give_back();
@@ -79,7 +80,7 @@ impl<M: Medium> Drop for Locks<'_, M> {
     }
 }
 
-/// A slot for what may be inserted.
+/// A slot for an entry that may be inserted.
 enum Secured {
     /// In a bucket that is held.
     Yes,
@@ -93,6 +94,7 @@ enum Secured {
 
 impl<M: Medium> Esh<M> {
     /// Takes W of the home of `h`.
+    #[inline(always)]
     pub(super) fn hold(&self, h: u64) -> Result<Locks<'_, M>> {
         let number = self.shape.home(h);
         loop {
@@ -117,6 +119,7 @@ impl<M: Medium> Esh<M> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
+    #[inline(always)]
     fn hold_to_write(&self, h: u64, room: Room) -> Result<Locks<'_, M>> {
         loop {
             self.pool.writable()?;
@@ -130,6 +133,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
+    #[inline(always)]
     pub(super) fn update_slot(
         &self,
         h: u64,
@@ -181,8 +185,15 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
-    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        let found = self.look_if(h, |lock, version| lock.is_free_at(self.medium(), version))?;
+    #[inline(always)]
+    pub(super) fn look_unlocked<'a>(
+        &'a self,
+        h: u64,
+        room: Room,
+        sought: &Sought<'a, u64>,
+    ) -> Option<Option<u64>> {
+        let is_free = |lock: EpochLock<'_>, version| lock.is_free_at(self.medium(), version);
+        let found = self.look_in(h, sought, is_free)?;
         if found.is_none() && room.is_for_new() {
             let (place, number) = (self.find(h), self.shape.home(h));
             let mut bucket = self.bucket(place, number).ok()?;
@@ -197,6 +208,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The slot of `h`, whose bucket is held then; else, if that may be needed, the bucket for it.
+    #[inline(always)]
     fn prepare(
         &self,
         held: &mut Locks<'_, M>,
@@ -218,6 +230,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// A bucket with room for a hash of this home.
+    #[inline(always)]
     fn secure(&self, held: &mut Locks<'_, M>) -> Result<Secured> {
         if self.has_room(held.home) {
             return Ok(Secured::Yes);
@@ -238,7 +251,7 @@ impl<M: Medium> Esh<M> {
         }
     }
 
-    /// The bucket that takes what has no room at home; `None` if the segment was full a moment ago.
+    /// The bucket that takes an entry without room at home; `None` if the segment was full a moment ago.
     fn neighbour(&self, place: Unit, home: u32) -> Option<u32> {
         self.shape.choose(home, |number| match self.bucket(place, number) {
             Ok(bucket) => self.commit(bucket).count(),
@@ -248,7 +261,8 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Stores an entry into a free slot of a bucket, with its fingerprint, and flushes as far as the
-    /// commit word does not do it; whether that has to be fenced. W of the bucket is held.
+    /// commit word does not do it. True if that has to be fenced. W of the bucket is held.
+    #[inline(always)]
     fn fill(&self, bucket: &Bucket, slot: u32, h: u64, payload: u64) -> bool {
         let medium = self.medium();
         let words = &bucket.slots[slot as usize];
@@ -273,6 +287,7 @@ impl<M: Medium> Esh<M> {
         (bucket, slot_for(h, self.shape.used & !self.commit(bucket).live()))
     }
 
+    #[inline(always)]
     fn insert(&self, held: Locks<'_, M>, h: u64, payload: u64) {
         let medium = self.medium();
         let buckets = self.shape.buckets;
@@ -304,6 +319,7 @@ impl<M: Medium> Esh<M> {
         self.shape.distance(held.number, (off / super::BUCKET_BYTES) as u32)
     }
 
+    #[inline(always)]
     fn set(&self, held: Locks<'_, M>, at: Hit, payload: u64) {
         let medium = self.medium();
         let bucket = held.other.unwrap_or(held.home);
@@ -353,7 +369,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Of the home's hashes that are elsewhere, the one furthest away, if its bucket, which is held
-    /// then, can be had; and what overflow is left without it.
+    /// then, can be had; and the overflow without it.
     fn returning(
         &self,
         held: &mut Locks<'_, M>,
@@ -370,13 +386,13 @@ impl<M: Medium> Esh<M> {
         Ok(Some((record, left)))
     }
 
-    /// What overflow is left of the home without the slot at `gone`: how many, and how far the furthest is.
+    /// The overflow of the home without the slot at `gone`: how many slots, and how far the furthest is.
     /// Few removals have to look for that.
     fn left_without(&self, held: &Locks<'_, M>, gone: (u32, u32)) -> Result<(u32, u32)> {
         let (home, reach) =
             (self.commit(held.home), self.commit(held.home).reach(self.shape.buckets));
         if !home.is_sound() {
-            // Damage: nobody knows how many there are, and none may be left behind.
+            // Damage: their number is unknown, and none may be left behind.
             return Ok((home.overflowed(), reach));
         }
         let count = home.overflowed().saturating_sub(1);
@@ -410,7 +426,7 @@ impl<M: Medium> Esh<M> {
         self.shorten(home, left);
     }
 
-    /// Stores a smaller OFRB, if less is enough, after what it led to is durably gone. A larger one
+    /// Stores a smaller OFRB, if less is enough, after the slots that it led to are durably gone. A larger one
     /// does no harm, so it is not flushed.
     fn shorten(&self, home: &Bucket, left: (u32, u32)) {
         let commit = self.commit(home).with_overflow(left);

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A buffer is a block of 256 bytes, or of twice the size of the one that it takes the place of, up
-//! to 512 KiB or an extent; where that is full, a further buffer goes before it. So a *list* is a
-//! chain of buffers, of which the first takes what is added. The state is the commit word: what it
-//! does not count is not there, and neither is the position that it calls missing. With that one
+//! to 512 KiB or a large segment; where that is full, a further buffer goes before it. So a *list* is a
+//! chain of buffers, of which the first takes new values. The state is the commit word: values that it
+//! does not count are not there, and neither is the position that it calls missing. With that one
 //! position, a value in the middle goes by one store, and the next store that changes the buffer
 //! fills the gap.
 //!
@@ -39,9 +39,9 @@ on_media! {
 }
 
 const HEADER_WORDS: u64 = 4;
-/// Bytes of the largest buffer, where extents are as large.
+/// Bytes of the largest buffer, where large segments are as large.
 const LARGEST_BYTES: u64 = 512 << 10;
-/// Bytes of the smallest one, but in extents so small that it would be all of them.
+/// Bytes of the smallest one, but in segments so small that it would be much of them.
 const SMALLEST_BYTES: u64 = 256;
 /// Values that stand in the header's line.
 pub(super) const BESIDE_HEADER: usize = 4;
@@ -136,11 +136,16 @@ impl<'a> Buffer<'a> {
 
 impl<M: Medium> MultiPea<M> {
     pub(super) fn smallest_bytes(&self) -> u64 {
-        (self.pool.extent_bytes() / 2048).clamp(64, SMALLEST_BYTES)
+        (self.segment_bytes() / 2048).clamp(64, SMALLEST_BYTES)
     }
 
     pub(super) fn largest_bytes(&self) -> u64 {
-        self.pool.extent_bytes().min(LARGEST_BYTES)
+        self.segment_bytes().min(LARGEST_BYTES)
+    }
+
+    /// Bytes of a large segment.
+    fn segment_bytes(&self) -> u64 {
+        self.large.extents * self.pool.extent_bytes()
     }
 
     /// Bytes of a buffer for so many values.

@@ -1,12 +1,14 @@
-//! Changes of a segment as a whole: transition, split, merge; and a new array for the directory.
+//! Changes of a segment as a whole: transition, split, merge; of both that a new pool has, which become large; and a
+//! new array for the directory.
 //! The commit steps are in the [module docs](super).
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Medium, Result, VersionLock, bits, hash, wait_lock};
+use durahash_media::{ErrorKind, Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
-use super::strategy::Strategy;
+use super::strategy::{Shape, Strategy, is_small};
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
 use crate::extendible::growth::{Merge, merge_all, split_ahead};
@@ -79,7 +81,7 @@ impl<'a, M: Medium, const MULTI: bool> Whole<'a, M, MULTI> {
 impl<M: Medium, const MULTI: bool> Drop for Whole<'_, M, MULTI> {
     fn drop(&mut self) {
         if !self.released {
-            // Nothing of the segment was changed, and the directory in DRAM names what is whole.
+            // Nothing of the segment was changed, and the directory in DRAM names whole segments.
             self.pea.pool.poison();
             self.each(|lock| lock.unlock_changed(self.pea.medium()));
         }
@@ -114,7 +116,11 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             whole.release_unchanged();
             return writable;
         }
-        let next = Strategy::of(place).next().filter(|next| *next <= self.shape.policy.last);
+        if is_small(place) {
+            whole.release_unchanged();
+            return self.enlarge();
+        }
+        let next = Strategy::of(place).next().filter(|next| *next <= self.shape().policy.last);
         let done = match next {
             Some(next) => self.change_strategy(&whole, h, next),
             None => self.split(&whole, h),
@@ -122,7 +128,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         or_release!(whole, done);
         whole.release_changed();
         if next.is_none() {
-            self.give_up(place.number())?;
+            self.give_up(place)?;
         }
         Ok(())
     }
@@ -130,7 +136,11 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// The body of [`IndexBase::reserve`](crate::index::IndexBase::reserve). A segment of a later strategy is up to
     /// 0.9 full.
     pub(super) fn split_for(&self, entries: u64) -> Result<()> {
-        let per_segment = u64::from(self.shape.main * self.shape.slots) * 3 / 4;
+        let shape = self.shape();
+        if shape.is_small && entries.div_ceil(2) > shape.three_quarters() {
+            self.enlarge()?;
+        }
+        let per_segment = self.merge_limit();
         split_ahead(entries, per_segment, |h, to| {
             let whole = self.hold_whole(h);
             or_release!(whole, self.pool.writable());
@@ -141,30 +151,37 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
             or_release!(whole, self.split(&whole, h));
             whole.release_changed();
-            self.give_up(old.number())?;
+            self.give_up(old)?;
             Ok(true)
         })
     }
 
     /// Lets go of a segment that nothing durable names any more.
-    pub(super) fn give_up(&self, segment: Segment) -> Result<()> {
+    pub(super) fn give_up(&self, place: Unit) -> Result<()> {
         let mut reserve = wait_lock(&self.writers.reserve, self.medium());
-        if reserve.is_none() {
-            *reserve = Some(segment);
+        // A small one may come here after the table has become large.
+        if reserve.is_none() && !self.shape().is_small && !is_small(place) {
+            *reserve = Some(place.number());
             return Ok(());
         }
         drop(reserve);
-        self.pool.release_extent(segment)
+        self.release(self.extents(place))
     }
 
-    /// A segment for a merge, also if the pool is full.
-    fn take_for_merge(&self) -> Result<Segment> {
-        let reserve = wait_lock(&self.writers.reserve, self.medium()).take();
+    /// Gives extents back to the pool.
+    fn release(&self, mut extents: Range<u64>) -> Result<()> {
+        extents.try_for_each(|extent| self.pool.release_extent(extent))
+    }
+
+    /// Space for a segment of so many extents in the place of one or two, also if the pool is full.
+    fn take_for_merge(&self, extents: u64) -> Result<Segment> {
+        let is_large = |_: &mut Segment| extents == self.large.extents;
+        let reserve = wait_lock(&self.writers.reserve, self.medium()).take_if(is_large);
         let Some(segment) = reserve else {
-            return self.pool.take_unit_extent();
+            return self.map.take_unit_extents(extents);
         };
         // It may be older than this open.
-        self.pool.renew_extent(segment);
+        (segment..segment + extents).for_each(|extent| self.pool.renew_extent(extent));
         Ok(segment)
     }
 
@@ -181,20 +198,90 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
+    /// Writes both segments of a small table anew as large ones, unless another writer has done so meanwhile.
+    fn enlarge(&self) -> Result<()> {
+        let lower = self.hold_whole(0);
+        if !is_small(lower.place) {
+            lower.release_unchanged();
+            return Ok(());
+        }
+        // A holder of a lock of this one waits for none of the lower.
+        let upper = self.hold_whole(1 << 63);
+        let small = [&lower, &upper];
+        let done = self.pool.writable().and_then(|()| self.write_large(small));
+        let old = match done {
+            Ok(array) => [self.extents(lower.place), self.extents(upper.place), array],
+            Err(e) => {
+                upper.release_unchanged();
+                lower.release_unchanged();
+                return Err(e);
+            }
+        };
+        upper.release_changed();
+        lower.release_changed();
+        old.into_iter().try_for_each(|extents| self.release(extents))
+    }
+
+    /// Switches from these segments to large ones; the extents of the array that is no longer in use.
+    fn write_large(&self, small: [&Whole<'_, M, MULTI>; 2]) -> Result<Range<u64>> {
+        // Step 1: the new segments aside.
+        let mut images = Vec::new();
+        for (prefix, whole) in [0, 1 << 63].into_iter().zip(small) {
+            let mut image = self.new_image(self.large);
+            let mut fits = false;
+            for strategy in [self.large.policy.first, Strategy::Stash] {
+                if !fits {
+                    image.restart(strategy);
+                    fits = true;
+                    self.each_hash(whole.place, prefix, &mut |_, h, entries| {
+                        fits = fits && image.add(h, entries);
+                    })?;
+                }
+            }
+            if !fits {
+                // Hashes that nobody meets who did not look for them.
+                return Err(ErrorKind::Skewed { depth: 1 }.into());
+            }
+            images.push(image);
+        }
+        let take = |extents| self.map.take_unit_extents(extents);
+        let made = self.write_images(0, 1, images, take)?;
+
+        // Steps 2 and 3: an array that names both, then the root.
+        let Writers { array, .. } = &self.writers;
+        let switched = self.directory.lock.exclusive(self.medium(), || {
+            let depth = self.directory.depth();
+            let old = array.write(&self.map, (depth, depth), &|i| {
+                made[usize::from(i >> (depth - 1) != 0)].place.to_word()
+            })?;
+            for whole in small {
+                whole.exclude_readers();
+                self.retire(whole);
+            }
+            self.sizes.store(self.large.to_word(), Ordering::Release);
+            made.iter().for_each(|fresh| self.publish(fresh));
+            Ok(old)
+        });
+        if switched.is_err() {
+            made.iter().try_for_each(|fresh| self.release(self.extents(fresh.place)))?;
+        }
+        switched
+    }
+
     fn split(&self, whole: &Whole<'_, M, MULTI>, h: u64) -> Result<()> {
         let old = whole.place;
-        let (depth, bits) = (old.depth(), self.shape.policy.split_bits);
+        let (depth, bits) = (old.depth(), self.shape().policy.split_bits);
         let prefix = extend::prefix(h, depth);
         let Writers { array, growth, .. } = &self.writers;
-        array.deepen(&self.pool, &self.directory, growth, depth + bits)?;
+        array.deepen(&self.map, &self.directory, growth, depth + bits)?;
 
         // Step 1: the new segments aside.
         let mut images = Vec::new();
         for _ in 0..1 << bits {
-            images.push(self.new_image());
+            images.push(self.new_image(self.shape()));
         }
         self.distribute(old, prefix, bits, &mut images)?;
-        let take = || self.pool.take_unit_extent();
+        let take = |extents| self.map.take_unit_extents(extents);
         let made = self.write_images(prefix, depth + bits, images, take)?;
 
         // Steps 2 and 3: their words, the lowest last. The directory was not halved meanwhile: this
@@ -234,7 +321,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         f: &mut dyn FnMut(u32, u64, &[Entry]),
     ) -> Result<()> {
         let mut all: Vec<(u64, Entry)> = Vec::new();
-        for bucket in 0..self.shape.buckets() {
+        for bucket in 0..self.shape().buckets() {
             if !MULTI {
                 self.each_in(place, prefix, bucket, &mut |h, entry| f(bucket, h, &[entry]))?;
                 continue;
@@ -250,27 +337,27 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(())
     }
 
-    pub(super) fn new_image(&self) -> Image<MULTI> {
+    pub(super) fn new_image(&self, shape: Shape) -> Image<MULTI> {
         let words = wait_lock(&self.writers.scratch, self.medium()).pop();
-        Image::new(self.shape, words.unwrap_or_default())
+        Image::new(shape, words.unwrap_or_default())
     }
 
-    /// Writes new segments, which share the range of hashes from `prefix` on and which `take` brings, and fences.
-    /// Nothing is taken where that fails.
+    /// Writes new segments, which share the range of hashes from `prefix` on and for which `take` brings the extents,
+    /// and fences. Nothing is taken where that fails.
     pub(super) fn write_images(
         &self,
         prefix: u64,
         depth: u32,
         images: Vec<Image<MULTI>>,
-        take: impl Fn() -> Result<Segment>,
+        take: impl Fn(u64) -> Result<Segment>,
     ) -> Result<Vec<Fresh>> {
         let mut made = Vec::with_capacity(images.len());
         let mut at = prefix;
         let mut done = Ok(());
         for image in images {
             if done.is_ok() {
-                done = take().and_then(|segment| {
-                    let place = Unit::new(segment, depth).with_tag(image.strategy.tag());
+                done = take(image.extents()).and_then(|segment| {
+                    let place = Unit::new(segment, depth).with_tag(image.tag());
                     made.push(Fresh { place, prefix: at, live: image.live });
                     self.rows.cover((segment + 1) * 2)?;
                     self.write(segment, &image)
@@ -281,7 +368,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         if let Err(e) = done {
             for fresh in made {
-                self.give_up(fresh.place.number())?;
+                self.give_up(fresh.place)?;
             }
             return Err(e);
         }
@@ -313,7 +400,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_word());
         self.writers.growth.count(fresh.place.depth(), 1);
         self.count_strategy(fresh.place, 1);
-        self.writers.started[usize::from(fresh.place.tag())].add(1);
+        self.writers.started[usize::from(Strategy::of(fresh.place).tag())].add(1);
     }
 
     /// The directory in DRAM is about to name something else instead of this segment.
@@ -324,23 +411,24 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     pub(super) fn count_strategy(&self, place: Unit, by: i64) {
-        self.writers.in_force[usize::from(place.tag())].fetch_add(by as u64, Ordering::Relaxed);
+        let of_strategy = &self.writers.in_force[usize::from(Strategy::of(place).tag())];
+        of_strategy.fetch_add(by as u64, Ordering::Relaxed);
     }
 
     /// Stores and flushes a segment's word in the array. The caller holds the directory's lock.
     fn store_word(&self, place: Unit, prefix: u64) -> Result<()> {
-        self.writers.array.store(&self.pool, self.directory.depth(), place, prefix)
+        self.writers.array.store(&self.map, self.directory.depth(), place, prefix)
     }
 
     /// The same, and fences.
     fn commit_word(&self, place: Unit, prefix: u64) -> Result<()> {
-        self.writers.array.commit(&self.pool, self.directory.depth(), place, prefix)
+        self.writers.array.commit(&self.map, self.directory.depth(), place, prefix)
     }
 
     /// The most entries of two buddies that are merged: three quarters of the main buckets of one.
     /// Well below where it would split again, and well above half of that.
     fn merge_limit(&self) -> u64 {
-        u64::from(self.shape.main * self.shape.slots) * 3 / 4
+        self.large.three_quarters()
     }
 
     /// How many entries more or fewer make another try of a merge worth it that found no room for the
@@ -365,7 +453,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Merges the segment of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
-        // What was removed is removed; damage, and a full medium, are for others to meet.
+        // The removal is done; other operations report damage, and a full medium.
         merge_all(self.medium(), || self.merge_once(h).unwrap_or(Merge::NotDue));
     }
 
@@ -398,16 +486,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.merge(&first, &second, h, live + more)
         };
         if matches!(done, Ok(Merge::Done)) {
-            let dead = [first.place.number(), second.place.number()];
+            let dead = [first.place, second.place];
             second.release_changed();
             first.release_changed();
-            for segment in dead {
-                self.give_up(segment)?;
+            for place in dead {
+                self.give_up(place)?;
             }
             // A split in four that is under way needs two depths.
             let (Writers { array, growth, .. }, spare) =
-                (&self.writers, self.shape.policy.split_bits);
-            array.halve_if_sparse(&self.pool, &self.directory, growth, spare)?;
+                (&self.writers, self.shape().policy.split_bits);
+            array.halve_if_sparse(&self.map, &self.directory, growth, spare)?;
         } else {
             second.release_unchanged();
             first.release_unchanged();
@@ -430,7 +518,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let (lower, upper) = if in_lower { (one, other) } else { (other, one) };
 
         // Step 1: the new segment aside.
-        let mut image = self.new_image();
+        let mut image = self.new_image(self.shape());
         let mut fits = true;
         for (whole, prefix) in [(lower, prefix), (upper, extend::buddy(prefix, depth))] {
             self.each_hash(whole.place, prefix, &mut |_, h, entries| {
@@ -455,7 +543,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         (prefix, depth): (u64, u32),
         image: Image<MULTI>,
     ) -> Result<()> {
-        let made = self.write_images(prefix, depth, vec![image], || self.take_for_merge())?;
+        let take = |extents| self.take_for_merge(extents);
+        let made = self.write_images(prefix, depth, vec![image], take)?;
         self.directory.lock.shared(self.medium(), || {
             for fresh in &made {
                 self.commit_word(fresh.place, fresh.prefix)?;
@@ -471,8 +560,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// True if an end bit keeps lookups of `h` from this bucket (PEA-10).
     pub(super) fn is_cut_off(&self, segment: Segment, bucket: u32, h: u64) -> Result<bool> {
-        for before in self.shape.homes(h).before(bucket) {
-            if self.head(self.bucket(segment, before)?).0[0] & self.shape.end != 0 {
+        for before in self.shape().homes(h).before(bucket) {
+            if self.head(self.bucket(segment, before)?).0[0] & self.shape().end != 0 {
                 return Ok(true);
             }
         }
@@ -488,7 +577,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let prefix = extend::prefix(from, depth);
             let mended = self.pool.writable().and_then(|()| self.mend_segment(&whole, prefix));
             if or_release!(whole, mended) {
-                let dead = whole.place.number();
+                let dead = whole.place;
                 whole.release_changed();
                 self.give_up(dead)?;
             } else {
@@ -510,15 +599,51 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
         })?;
         let is_gone = |number| Ok(self.head(self.bucket(segment, number)?).is_gone());
-        let gone: Result<Vec<bool>> = (0..self.shape.buckets()).map(is_gone).collect();
+        let gone: Result<Vec<bool>> = (0..self.shape().buckets()).map(is_gone).collect();
         if found == self.count(segment)? && !cut_off? && !gone?.contains(&true) {
             return Ok(false);
         }
-        let mut images = vec![self.new_image()];
+        let mut images = vec![self.new_image(self.shape())];
         self.distribute(whole.place, prefix, 0, &mut images)?;
         for image in images {
             self.replace(&[whole], (prefix, whole.place.depth()), image)?;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use durahash_media::hash::WordMix;
+    use durahash_media::{Dram, Format, Geometry, Pool};
+
+    use super::super::Pea;
+    use super::super::strategy::{Policy, SMALL};
+    use super::*;
+    use crate::index::{Change, Index, Room};
+
+    #[test]
+    fn a_small_segment_is_not_kept_for_a_merge() {
+        let geometry = Geometry { extent_shift: 12, buckets: 8, ..Geometry::default() };
+        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
+        let (seed, max_bytes) = (7, 1 << 20);
+        let format =
+            Format { design: 2, kind, cells, key_type, value_type, geometry, seed, max_bytes };
+        let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
+        let pea = Pea::create(Arc::new(pool), Policy::default()).unwrap();
+        assert!(pea.shape().is_small);
+        let mix = WordMix::new(1);
+        let mut keys = (0..).map(|i| mix.mix(i));
+        while pea.shape().is_small {
+            let h = keys.next().unwrap();
+            pea.update(h, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
+        }
+        *pea.writers.reserve.lock().unwrap() = None;
+        let small = pea.map.take_unit_extent().unwrap();
+        pea.give_up(Unit::new(small, 1).with_tag(SMALL)).unwrap();
+        assert_eq!(*pea.writers.reserve.lock().unwrap(), None);
+        assert!(!pea.map.unit_extents().contains(&small));
     }
 }

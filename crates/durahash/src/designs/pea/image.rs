@@ -3,7 +3,7 @@
 use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_WORDS, Head, LINES, SLOTS, slot_for, used_slots};
-use super::strategy::{Shape, Strategy};
+use super::strategy::{SMALL, Shape, Strategy};
 use super::{Entry, Segment, Table};
 
 /// Words of a line.
@@ -24,9 +24,20 @@ impl<const MULTI: bool> Image<MULTI> {
     pub(super) fn new(shape: Shape, mut words: Vec<u64>) -> Self {
         words.clear();
         words.resize(shape.buckets() as usize * BUCKET_WORDS, 0);
-        let mut image = Image { shape, words, strategy: shape.policy.first, live: 0 };
-        image.restart(shape.policy.first);
+        let first = if shape.is_small { Strategy::Stash } else { shape.policy.first };
+        let mut image = Image { shape, words, strategy: first, live: 0 };
+        image.restart(first);
         image
+    }
+
+    /// The tag of the segment.
+    pub(super) fn tag(&self) -> u8 {
+        if self.shape.is_small { SMALL } else { self.strategy.tag() }
+    }
+
+    /// How many extents it takes.
+    pub(super) fn extents(&self) -> u64 {
+        self.shape.extents
     }
 
     /// Its memory.

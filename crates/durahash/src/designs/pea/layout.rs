@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Bit 0 of the bitmap is the *end bit*; bit `i + 1` says that slot `i` is live. The first word of the
-//! head is the commit word: it has the whole bitmap, so what moves within a bucket moves at once.
+//! head is the commit word: it has the whole bitmap, so an entry moves within a bucket at once.
 //!
 //! A lookup goes from bucket to bucket (`strategy.rs`). Where the end bit is set, it ends: no entry whose
 //! lookup comes by this bucket lies in a later one. The bit is set in a new bucket, and cleared before
@@ -27,8 +27,9 @@
 //! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint. Bit 15 of the first
 //! set is the end bit.
 //!
-//! A segment is an extent: main buckets, and behind them pairs of stash buckets, as many as `strategy.rs`
-//! says. Its word in the array of the directory (`crate::extendible::array`) has the strategy as its tag.
+//! A segment is a row of extents, as many as the geometry says, but of one while it is small: main buckets, and behind
+//! them pairs of stash buckets, as many as `strategy.rs` says. Its word in the array of the directory
+//! (`crate::extendible::array`) has the strategy as its tag, or that of small segments.
 
 use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
@@ -186,7 +187,7 @@ impl<const MULTI: bool> Head<MULTI> {
     }
 
     /// Without slot `i`. Its fingerprint is made wrong as well, so that a flipped bit in the bitmap
-    /// does not bring back what was there, and not zero, so that a head of zeros is damaged.
+    /// does not bring the entry back, and not zero, so that a head of zeros is damaged.
     #[inline]
     pub(super) const fn without(mut self, i: u32) -> Self {
         self.0[0] &= !(1 << (i + Self::FIRST_BIT));

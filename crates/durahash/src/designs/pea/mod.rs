@@ -14,7 +14,8 @@
 //! lookup reads one bucket, and up to three more where no end bit ends it.
 //!
 //! # Layout
-//! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last ones.
+//! `layout.rs`, with a picture. A segment is a row of extents, and its stash buckets are its own last ones. The first
+//! two segments are *small*, of one extent, until one of them is full: so a new pool is.
 //! The parts that only a multimap has are in `multi/`, with commit steps of its own, and `buffer.rs`.
 //!
 //! # Invariants
@@ -26,8 +27,9 @@
 //!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses.
 //! - **PEA-3** No two live slots of a map have the same `h`.
 //! - **PEA-4** No local depth exceeds the global depth.
-//! - **PEA-5** Every extent of units is one segment of the directory, but for one that is kept for merges; every
-//!   extent of directories belongs to the array.
+//! - **PEA-5** Every extent of units belongs to one segment of the directory, but for one segment that is kept for
+//!   merges; every extent of directories belongs to the array. Either two segments are small, of depth 1, and no others
+//!   are there, or none is small.
 //! - **PEA-6** The counters of depths, and the counts of live slots and of a multimap's other entries
 //!   that are known, are exact, and no lock is held.
 //! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
@@ -39,7 +41,7 @@
 //!
 //! # Commit steps
 //! A point write holds W of the locks of its key's buckets; X of the lock of the bucket that it
-//! changes is held from the first store of a row marked ✕ to the end. What changes a segment as a
+//! changes is held from the first store of a row marked ✕ to the end. A change of a segment as a
 //! whole holds W of all its locks, and X of all of them only while it switches the directory in
 //! DRAM.
 //!
@@ -58,6 +60,9 @@
 //! | | word of the lowest, where the old one stood | flush, fence | split; nothing names the old segment: free |
 //! | merge | new segment, past the cache | fence | free |
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
+//! | small ones become large | two large segments, past the cache | fence | free |
+//! | | new array: the words of both | flush, fence | nothing names it, and them: free |
+//! | | root word | flush, fence | large; nothing names the small ones and their array: free |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, fence | switched; nothing names the old array: free |
 //!
@@ -67,7 +72,7 @@
 //! no space.
 //!
 //! An end bit is set in the heads of a new segment, cleared in the memory in which a split, a merge or a repair
-//! makes one, cleared by the commit that fills a bucket, and never set again: what is removed may leave it clear in
+//! makes one, cleared by the commit that fills a bucket, and never set again: removals may leave it clear in
 //! vain. The insert that clears it holds W of the bucket's lock and does not stop readers. A reader that saw the bit
 //! set, and no `h` in the bucket until the version was confirmed, saw that nothing of `h` was elsewhere at that instant
 //! either. A bit that is set in vain, which only damage does, hides entries until `compact` has mended it.
@@ -78,12 +83,12 @@
 //!
 //! # Recovery
 //! `recover.rs`. The array is strided from segment to segment. No store is needed, so recovery is
-//! idempotent; extents of units or directories that nothing names are given back, but for one of units.
+//! idempotent; extents of units or directories that nothing names are given back, but for those of one large segment.
 //!
 //! # Concurrency
 //! A segment has fourteen locks for its main buckets and one for its stash. Readers: directory
 //! entry, version of the first bucket, entry again, bucket; where its end bit is clear and the strategy has
-//! more buckets, the version of each before it is read; at the end all versions again. What changes an entry of the directory raises
+//! more buckets, the version of each before it is read; at the end all versions again. A change of an entry of the directory raises
 //! all versions of its segments, so the version that was read before the entry was confirmed vouches
 //! for the entry too. Every writer of a key holds the lock of its first bucket, whatever the
 //! strategy; locks of a segment are taken in ascending order (two buckets may share one), then a
@@ -91,7 +96,8 @@
 //! locks, takes all of them, looks again, and then changes the strategy or splits.
 //! Readers never wait for a split: the old segment stays as it is until the directory is switched.
 //! An extent that was given up gets higher versions first, so a reader that is still in it starts
-//! over.
+//! over. Segments become large under all locks of both; the sizes by which operations find buckets are loaded after the
+//! entry of the directory, and change between the exclusion of the readers and the new entries.
 //!
 //! # Departures from the paper
 //! - Two-way splits are the default: uniform keys fill all segments at the same time, so four-way splits
@@ -100,7 +106,9 @@
 //!   emptier: so most misses read one bucket. As the buckets are less even than with the balanced insert, the stash
 //!   is a 32nd of a segment, in pairs of buckets, instead of two buckets. These are a [`Policy`], but for the stash.
 //! - In pools of format 3 the stash is one pair and no head has an end bit: misses read all buckets.
-//! - The stash is part of the segment's extent. Its own segments, and the array that finds them,
+//! - Two small segments come first, which are rewritten as large ones: a new pool takes a few extents, not
+//!   segments of half a mebibyte each. They have the last strategy from the start.
+//! - The stash is part of the segment. Its own segments, and the array that finds them,
 //!   would have to be allocated, recovered and locked.
 //! - Lookups use the copy of the directory, so on the medium only the first word of a segment's
 //!   range counts: a split stores two words, a transition one, whatever the depth.
@@ -126,26 +134,28 @@ mod recover;
 mod strategy;
 mod write;
 
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
 use durahash_media::{
-    Event, LINE_BYTES, Medium, Place, Reserved, Result, Version, VersionLock, bits,
+    Event, LINE_BYTES, Medium, Place, Pool, Reserved, Result, Version, VersionLock, bits,
 };
 
 use crate::designs::one_of_each;
 use crate::extendible::array::Array;
 use crate::extendible::count::IncrementalCount;
-use crate::extendible::directory::Directory;
+use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::unit::Unit;
 use crate::index::{
-    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, operation,
+    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
+    operation,
 };
 use layout::{BUCKET_BYTES, Head, preferred_line};
-use strategy::{Homes, Shape};
+use strategy::{Homes, Shape, is_small};
 
 pub(crate) use recover::EXTRA_COUNTER;
 
@@ -166,7 +176,7 @@ const STASH_LOCK: u32 = 14;
 const COUNT: u32 = 15;
 const COUNT_BITS: u32 = 32;
 
-/// The number of a segment: that of its extent.
+/// The number of a segment: that of its first extent.
 type Segment = u64;
 
 /// Pea Hash over a pool. See the [module docs](self).
@@ -177,12 +187,17 @@ pub type MultiPea<M> = Table<M, true>;
 
 /// A map, or a multimap, over a pool.
 pub struct Table<M: Medium, const MULTI: bool> {
-    pool: Place<M>,
+    pool: Arc<Pool<M>>,
+    /// The map's part of the pool.
+    map: Place<M>,
     /// Names segments by their places.
     directory: Directory<u64>,
     /// Locks and count, two rows for each segment.
     rows: Reserved<8>,
-    shape: Shape,
+    /// That of large segments; what others differ in is in `sizes`.
+    large: Shape,
+    /// The word of the shape that all segments have now.
+    sizes: AtomicU64,
     mix: WordMix,
     writers: Writers,
 }
@@ -195,7 +210,7 @@ struct Writers {
     in_force: [AtomicU64; 3],
     started: [Count; 3],
     array: Array,
-    /// A segment that nothing names, kept for merges, which free two: a full pool can shrink.
+    /// A large segment that nothing names, kept for merges, which free two: a full pool can shrink.
     reserve: Mutex<Option<Segment>>,
     /// Memory in which segments were made.
     scratch: Mutex<Vec<Vec<u64>>>,
@@ -241,7 +256,7 @@ impl Seen<'_> {
         self.second.is_none_or(valid) && self.stash.is_none_or(valid) && valid(self.first)
     }
 
-    /// True if besides no writer has the lock that all writers of the hash take. That comes first: who changes a
+    /// True if besides no writer has the lock that all writers of the hash take. That comes first: a writer of a
     /// slot elsewhere leaves its version, and has changed that of the other lock before it lets go of this one.
     fn is_free(&self, medium: &impl Medium) -> bool {
         let is_free = self.first.0.is_free_at(self.first.1);
@@ -262,8 +277,21 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Unit::from_word(self.directory.find(h))
     }
 
+    /// The shape of the segments. It changes once, while readers are kept out of the first two: so whoever loads it
+    /// after an entry of the directory, and finds entry and version unchanged afterwards, had the one of that entry.
+    #[inline(always)]
+    fn shape(&self) -> Shape {
+        self.large.with_word(self.sizes.load(Ordering::Acquire))
+    }
+
+    /// The extents of the segment at `place`.
+    fn extents(&self, place: Unit) -> Range<u64> {
+        let count = if is_small(place) { 1 } else { self.large.extents };
+        place.number()..place.number() + count
+    }
+
     fn offset(&self, segment: Segment) -> u64 {
-        segment << self.pool.format().geometry.extent_shift
+        segment << self.map.format().geometry.extent_shift
     }
 
     #[inline(always)]
@@ -308,14 +336,14 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Starts to fetch the slot that probably has `h`, whose first bucket's head was fetched; or the head
     /// of the second bucket.
     fn prefetch_slot(&self, h: u64, place: Unit) {
-        let homes = self.shape.homes(h);
+        let homes = self.shape().homes(h);
         let Ok(bucket) = self.bucket(place.number(), homes.first) else {
             return;
         };
         let head = self.head(bucket);
         if let Some(i) = head.candidates(h).lowest() {
             self.medium().prefetch(&bucket.slots[i as usize]);
-        } else if head.0[0] & self.shape.end == 0
+        } else if head.0[0] & self.shape().end == 0
             && Strategy::of(place) != Strategy::Single
             && let Ok(bucket) = self.bucket(place.number(), homes.second)
         {
@@ -330,7 +358,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         for h in h {
             let place = self.find(*h);
-            self.prefetch_head(place, self.shape.homes(*h));
+            self.prefetch_head(place, self.shape().homes(*h));
         }
         for h in h {
             self.prefetch_slot(*h, self.find(*h));
@@ -352,27 +380,45 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 return Ok((Some(Hit { bucket: number, slot, payload }), true));
             }
         }
-        Ok((None, head.0[0] & self.shape.end != 0))
+        Ok((None, head.0[0] & self.shape().end != 0))
     }
 
     /// The version of a bucket's lock, before the bucket is read.
     #[inline(always)]
     fn version(&self, segment: Segment, bucket: u32) -> (VersionLock<'_>, Version) {
-        let lock = self.lock(segment, stripe(bucket, self.shape.main));
+        let lock = self.lock(segment, stripe(bucket, self.shape().main));
         (lock, lock.read(self.medium()))
     }
 
-    /// One try of a reader: what was found counts if what was seen is valid afterwards. `None` where
+    /// The segment of `h`, whose most probable lines are being fetched.
+    #[inline(always)]
+    fn approach(&self, h: u64) -> Option<Sought<'_, u64>> {
+        let sought = self.directory.seek(h)?;
+        let place = Unit::from_word(sought.entry());
+        let homes = self.shape().homes(h);
+        self.prefetch_head(place, homes);
+        self.prefetch_preferred(h, place, homes);
+        Some(sought)
+    }
+
+    /// One try of a reader: the answer counts if the versions seen are valid afterwards. `None` where
     /// the directory was changed at that moment.
     #[inline(always)]
     fn glance(&self, h: u64) -> Option<(Result<Option<Hit>>, Seen<'_>)> {
-        let sought = self.directory.seek(h)?;
+        self.glance_in(h, &self.approach(h)?)
+    }
+
+    /// The same in one segment.
+    #[inline(always)]
+    fn glance_in<'a>(
+        &'a self,
+        h: u64,
+        sought: &Sought<'a, u64>,
+    ) -> Option<(Result<Option<Hit>>, Seen<'a>)> {
         let place = Unit::from_word(sought.entry());
-        let homes = self.shape.homes(h);
-        self.prefetch_head(place, homes);
-        self.prefetch_preferred(h, place, homes);
+        let homes = self.shape().homes(h);
         let first = self.version(place.number(), homes.first);
-        if !self.directory.is_current(&sought) {
+        if !self.directory.is_current(sought) {
             return None;
         }
         let mut seen = Seen { first, second: None, stash: None };
@@ -430,7 +476,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(found?.map(|found| found.payload))
     }
 
-    /// Calls `f` with what a lookup finds and a way to ask whether that still holds: again while it
+    /// Calls `f` with the entry that a lookup finds and a way to ask if it still holds: again while it
     /// does not, at last under the locks.
     #[inline]
     fn look<T>(
@@ -492,7 +538,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         i: u32,
         h: u64,
     ) -> bool {
-        let homes = self.shape.homes(h);
+        let homes = self.shape().homes(h);
         extend::covers(prefix, place.depth(), h)
             && head.names(i, h)
             && homes.buckets(Strategy::of(place)).any(|home| home == bucket)
@@ -524,7 +570,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 continue;
             };
             let place = Unit::from_word(sought.entry());
-            let stash = self.version(place.number(), self.shape.main);
+            let stash = self.version(place.number(), self.shape().main);
             if !self.directory.is_current(&sought) {
                 continue;
             }
@@ -539,7 +585,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(extend::next(extend::prefix(at, depth), depth))
     }
 
-    /// The entries of a segment from `at` on, of each bucket at one instant. What is found counts if
+    /// The entries of a segment from `at` on, of each bucket at one instant. They count if
     /// the stash's version is unchanged afterwards.
     fn collect<T>(
         &self,
@@ -549,7 +595,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         item: &impl Fn(u32, u64, Entry) -> T,
     ) -> Result<()> {
         let prefix = extend::prefix(at, place.depth());
-        for number in 0..self.shape.buckets() {
+        for number in 0..self.shape().buckets() {
             let from = out.len();
             loop {
                 out.truncate(from);
@@ -590,7 +636,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Counts the live slots of a segment all of whose locks are held.
     fn count(&self, segment: Segment) -> Result<u64> {
-        (0..self.shape.buckets()).try_fold(0, |sum, number| {
+        (0..self.shape().buckets()).try_fold(0, |sum, number| {
             let live = self.head(self.bucket(segment, number)?).live();
             Ok(sum + u64::from(live.count_ones()))
         })
@@ -606,7 +652,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 sum += live;
                 at = extend::next(prefix, place.depth());
             } else {
-                // Merged with what was counted already.
+                // Merged with segments that were counted already.
                 (sum, at) = (0, Some(0));
             }
         }
@@ -647,10 +693,14 @@ impl<M: Medium> IndexBase for Table<M, false> {
         let next = self.scan_unit(at, out, |_, h, entry| (h, entry.payload))?;
         let mut unit = out.split_off(from);
         unit.sort_unstable();
-        // What was removed and inserted again while the walk was between its two buckets.
+        // An entry may be removed and inserted again while the walk is between its two buckets.
         one_of_each(&mut unit, |h| self.lookup(h))?;
         out.append(&mut unit);
         Ok(next)
+    }
+
+    fn walk_order(&self) -> WalkOrder {
+        self.directory.walk_order(&self.writers.growth)
     }
 
     fn mend(&self) -> Result<()> {
@@ -677,6 +727,19 @@ impl<M: Medium> Index for Table<M, false> {
             let found = found.ok()?.map(|found| f(found.payload));
             seen.is_valid().then_some(found.is_some())
         })
+    }
+
+    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        let mut sought = [const { None }; PREFETCHED];
+        for (h, sought) in h.iter().zip(&mut sought) {
+            *sought = self.approach(*h);
+        }
+        for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
+            *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
+        }
     }
 
     index_methods!();

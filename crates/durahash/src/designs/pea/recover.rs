@@ -1,18 +1,19 @@
 //! Opening, and checking.
 //!
 //! Recovery strides the array of the directory from segment to segment, and makes the directory in
-//! DRAM of what it meets. No segment is read and nothing is stored, but that extents which nothing
-//! names are given back: what a split, a merge or a doubling made that did not commit, or left that
-//! did.
+//! DRAM from them. No segment is read and nothing is stored, but that extents which nothing
+//! names are given back: those made by a split, a merge or a doubling that did not commit, or left by one
+//! that did.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
 use super::layout::{BUCKET_BYTES, Head, SLOTS, used_slots};
-use super::strategy::{Policy, Shape, Strategy};
+use super::strategy::{Policy, Shape, Strategy, is_small};
 use super::{STASH_LOCK, Table, Writers};
 use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
@@ -26,13 +27,10 @@ use crate::index::{Finding, IndexStats, PeaStats};
 /// not counted.
 pub(crate) const EXTRA_COUNTER: usize = 6;
 
-/// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
-const BUCKETS_PER_PAIR: u32 = 64;
-
 /// The most that [`Policy::first_until`] is in a multimap.
 const MULTI_FIRST_UNTIL: u32 = 6;
 
-/// Bytes of locks and count of a segment.
+/// Bytes of locks and count of a segment, which stand apart by as many extents as the segments.
 const ROW_BYTES: u64 = 128;
 
 impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
@@ -41,16 +39,20 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry or policy that
     /// cannot be.
-    pub fn create(pool: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
-        let pool = pool.into();
-        let pea = Self::new(pool, policy)?;
-        let images = vec![pea.new_image(), pea.new_image()];
-        for fresh in pea.write_images(0, 1, images, || pea.pool.take_unit_extent())? {
+    pub fn create(map: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
+        let map = map.into();
+        let pea = Self::new(map, policy)?;
+        if pea.large.extents > 1 {
+            pea.sizes.store(pea.small().to_word(), Ordering::Release);
+        }
+        let images = [(); 2].map(|()| pea.new_image(pea.shape())).into();
+        let take = |extents| pea.map.take_unit_extents(extents);
+        for fresh in pea.write_images(0, 1, images, take)? {
             pea.publish(&fresh);
         }
         pea.writers.extra_count.set(0);
         // There is none before it.
-        let _ = pea.writers.array.write(&pea.pool, (1, 1), &|i| pea.directory.find(i << 63))?;
+        let _ = pea.writers.array.write(&pea.map, (1, 1), &|i| pea.directory.find(i << 63))?;
         Ok(pea)
     }
 
@@ -59,62 +61,75 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
-    pub fn open(pool: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
-        Self::read(pool.into(), policy)?()
+    pub fn open(map: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
+        Self::read(map.into(), policy)?()
     }
 
     /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
-    pub(crate) fn read(pool: Place<M>, policy: Policy) -> Result<impl FnOnce() -> Result<Self>> {
-        let mut pea = Self::new(pool, policy)?;
+    pub(crate) fn read(map: Place<M>, policy: Policy) -> Result<impl FnOnce() -> Result<Self>> {
+        let mut pea = Self::new(map, policy)?;
         let sound = pea.read_array()?;
         sound.units.iter().for_each(|(_, place)| pea.count_strategy(*place, 1));
+        if sound.units.iter().any(|(_, place)| is_small(*place)) {
+            pea.sizes.store(pea.small().to_word(), Ordering::Release);
+        }
         pea.directory = pea.writers.array.adopt(&sound, &pea.writers.growth)?;
         // A number that the pool cannot hold is none, whatever its checksum says.
-        let max_bytes = pea.pool.format().max_bytes;
-        let saved = pea.pool.saved(EXTRA_COUNTER).and_then(|count| count.checked_sub(1));
+        let max_bytes = pea.map.format().max_bytes;
+        let saved = pea.map.saved(EXTRA_COUNTER).and_then(|count| count.checked_sub(1));
         if let Some(count) = saved.filter(|count| MULTI && *count <= max_bytes) {
             pea.writers.extra_count.set(count);
         }
         Ok(move || {
             pea.pool.begin()?;
-            let named: HashSet<u64> = sound.units.iter().map(|(_, place)| place.number()).collect();
-            let units = pea.pool.unit_extents();
-            for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
-                pea.give_up(segment)?;
+            let named = pea.extents_of_all(&sound);
+            let mut unnamed = pea.map.unit_extents();
+            unnamed.retain(|extent| !named.contains(extent));
+            // The first that are a large segment's are kept.
+            let shape = pea.shape();
+            let last = shape.extents as usize - 1;
+            let is_run = |some: &[u64]| some[last] - some[0] == last as u64;
+            let run = unnamed.windows(last + 1).position(is_run).filter(|_| !shape.is_small);
+            if let Some(at) = run {
+                *wait_lock(&pea.writers.reserve, pea.medium()) = Some(unnamed[at]);
+                unnamed.drain(at..=at + last);
             }
-            pea.writers.array.release_others(&pea.pool, sound.depth)?;
+            unnamed.into_iter().try_for_each(|extent| pea.pool.release_extent(extent))?;
+            pea.writers.array.release_others(&pea.map, sound.depth)?;
             Ok(pea)
         })
     }
 
-    fn new(pool: Place<M>, policy: Policy) -> Result<Self> {
-        let format = pool.format();
+    fn new(map: Place<M>, policy: Policy) -> Result<Self> {
+        let pool = Arc::clone(map.pool());
+        let format = map.format();
         let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
         if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {
             let what = "Pea Hash splits in two or four, and starts before it ends";
             return Err(ErrorKind::Options { what }.into());
         }
-        let buckets = (pool.extent_bytes() / BUCKET_BYTES) as u32;
-        // Format 3 has two stash buckets in segments of any size, and no end bits.
-        let is_older = pool.is_of_format_3();
-        let pairs = if is_older { 1 } else { (buckets / BUCKETS_PER_PAIR).max(1) };
         // Where a bucket of a multimap is full, a key gets a list.
         let most = if MULTI { MULTI_FIRST_UNTIL } else { SLOTS };
         let first_until = policy.first_until.min(most);
         let max_bytes = pool.max_bytes();
+        let large = Shape {
+            main: 0,
+            pairs: 0,
+            extents: 1,
+            is_small: false,
+            end: if pool.is_of_format_3() { 0 } else { Head::<MULTI>::END },
+            // The last slot of a multimap's bucket is for a list.
+            slots: slots - u32::from(MULTI),
+            used: used_slots(slots),
+            policy: Policy { first_until, ..policy },
+        };
+        let large = large.of(u64::from(format.geometry.buckets.max(1)), pool.extent_bytes());
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
             rows: Reserved::growing(0, max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
-            shape: Shape {
-                main: buckets - 2 * pairs,
-                pairs,
-                end: if is_older { 0 } else { Head::<MULTI>::END },
-                // The last slot of a multimap's bucket is for a list.
-                slots: slots - u32::from(MULTI),
-                used: used_slots(slots),
-                policy: Policy { first_until, ..policy },
-            },
+            large,
+            sizes: AtomicU64::new(large.to_word()),
             mix: WordMix::new(format.seed),
             writers: Writers {
                 growth,
@@ -127,26 +142,45 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 extra_count: IncrementalCount::default(),
             },
             pool,
+            map,
         })
     }
 
-    /// Reads the array: each segment is an extent of its own, with a strategy.
+    /// The shape of small segments.
+    fn small(&self) -> Shape {
+        Shape { is_small: true, ..self.large.of(1, self.pool.extent_bytes()) }
+    }
+
+    /// The extents of all segments of an array.
+    fn extents_of_all(&self, sound: &Sound) -> HashSet<u64> {
+        sound.units.iter().flat_map(|(_, place)| self.extents(*place)).collect()
+    }
+
+    /// Reads the array: each segment has extents of its own, and a strategy; or two are small.
     pub(super) fn read_array(&self) -> Result<Sound> {
-        let units = self.pool.unit_extents();
+        let units = self.map.unit_extents();
         self.rows.cover(units.last().map_or(0, |last| (last + 1) * 2))?;
         let mut named = HashSet::new();
-        self.writers.array.read(&self.pool, units.len() as u64, |place| {
-            Strategy::from_tag(place.tag()).is_some()
-                && units.binary_search(&place.number()).is_ok()
-                && named.insert(place.number())
+        let mut all_small = None;
+        let segments = (units.len() as u64).div_ceil(self.large.extents);
+        self.writers.array.read(&self.map, segments, |place| {
+            let is_small = is_small(place);
+            let may_be = if is_small {
+                self.large.extents > 1 && place.depth() == 1
+            } else {
+                Strategy::from_tag(place.tag()).is_some()
+            };
+            may_be
+                && *all_small.get_or_insert(is_small) == is_small
+                && self.extents(place).all(|i| units.binary_search(&i).is_ok() && named.insert(i))
         })
     }
 
     /// The figures of [`IndexBase::stats`](crate::index::IndexBase::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
-        let depth = self.directory.depth();
-        let arrays = Array::extents(&self.pool, depth);
+        let (depth, shape) = (self.directory.depth(), self.shape());
+        let arrays = Array::extents(&self.map, depth);
         let in_force = &self.writers.in_force;
         let strategies = std::array::from_fn(|i| in_force[i].load(Ordering::Relaxed));
         let strategies_at_start = std::array::from_fn(|i| self.writers.started[i].get());
@@ -154,9 +188,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             // Nothing but a directory that names what is not there could keep them from being
             // counted, and such a directory is not opened.
             slots_used: self.live_slots().unwrap_or(0),
-            slots: segments * u64::from(self.shape.buckets() * self.shape.used.count_ones()),
-            medium_bytes: (segments + arrays) * self.pool.extent_bytes(),
-            dram_bytes: self.directory.bytes() + segments * ROW_BYTES,
+            slots: segments * u64::from(shape.buckets() * shape.used.count_ones()),
+            medium_bytes: (segments * shape.extents + arrays) * self.pool.extent_bytes(),
+            dram_bytes: self.directory.bytes() + segments * shape.extents * ROW_BYTES,
             pea: Some(PeaStats { strategies, strategies_at_start }),
             ..self.writers.growth.figures(depth)
         }
@@ -165,13 +199,15 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Verifies PEA-1 to PEA-6, PEA-9 and PEA-10; see the [module docs](super).
     pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
-        let Sound { first, depth, units: segments } = match self.read_array() {
+        let sound = match self.read_array() {
             Ok(read) => read,
             Err(e) => {
                 report("PEA-1", 256, e.to_string());
                 return Ok(());
             }
         };
+        let mut named = self.extents_of_all(&sound);
+        let Sound { first, depth, units: segments } = sound;
         if (first, depth) != (self.writers.array.first(), self.directory.depth()) {
             report("PEA-4", 256, "the root and the directory in use differ".to_owned());
             return Ok(());
@@ -186,11 +222,20 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.check_segment(*prefix, *place, &mut report)?;
         }
         self.writers.growth.check(&depths, "segments", |what| report("PEA-6", 0, what));
-        let mut named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
-        named.extend(*wait_lock(&self.writers.reserve, self.medium()));
-        let arrays = first..first + Array::extents(&self.pool, depth);
-        let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));
-        let directories = self.pool.directory_extents().into_iter();
+        let reserve = *wait_lock(&self.writers.reserve, self.medium());
+        let units = self.map.unit_extents();
+        for i in reserve.into_iter().flat_map(|first| first..first + self.large.extents) {
+            if !named.insert(i) || units.binary_search(&i).is_err() {
+                report(
+                    "PEA-5",
+                    self.offset(i),
+                    "an extent that is not kept for a merge".to_owned(),
+                );
+            }
+        }
+        let arrays = first..first + Array::extents(&self.map, depth);
+        let units = units.into_iter().filter(|i| !named.contains(i));
+        let directories = self.map.directory_extents().into_iter();
         for i in units.chain(directories.filter(|i| !arrays.contains(i))) {
             report("PEA-5", self.offset(i), "an extent that nothing names".to_owned());
         }
@@ -207,7 +252,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let segment = place.number();
         let mut hashes = HashSet::new();
         let mut live = 0;
-        for number in 0..self.shape.buckets() {
+        for number in 0..self.shape().buckets() {
             let bucket = self.bucket(segment, number)?;
             let off = self.offset(segment) + u64::from(number) * BUCKET_BYTES;
             let head = self.head(bucket);
@@ -215,7 +260,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             if head.is_gone() {
                 report("PEA-9", off, "the head of a bucket is gone, with its slots".to_owned());
             }
-            if head.live() & !self.shape.used != 0 {
+            if head.live() & !self.shape().used != 0 {
                 report("PEA-2", off, "a slot is live that the geometry does not use".to_owned());
             }
             for i in durahash_media::probe::BitMask(head.live()) {

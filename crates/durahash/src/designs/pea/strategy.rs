@@ -1,6 +1,7 @@
-//! Adaptive hashing (§3.2): where in its segment an entry may be, and where a new one goes.
+//! Adaptive hashing (§3.2): where in its segment an entry may be, and where a new one goes. And the shape of segments:
+//! those of a new pool are small, and use the last strategy only.
 //!
-//! Each strategy contains the one before: what was placed by it is found by all later ones. So a
+//! Each strategy contains the one before: all later ones find the entries that it placed. So a
 //! segment changes its strategy by one word, without moving an entry.
 //!
 //! A hash has a row of buckets: its first, its second, and the two of one pair of the stash. An entry
@@ -10,7 +11,21 @@
 //! segment, and the last entry but one that a first bucket would take, which goes to the second one where that is
 //! much emptier. Few entries do, but they fill the buckets that no other would.
 
+use durahash_media::bits;
+
+use super::layout::BUCKET_BYTES;
 use crate::extendible::unit::Unit;
+
+/// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
+const BUCKETS_PER_PAIR: u32 = 64;
+
+/// The tag of a small segment, instead of that of its strategy, which is the last one.
+pub(super) const SMALL: u8 = 3;
+
+/// True if the segment at `place` is a small one.
+pub(super) const fn is_small(place: Unit) -> bool {
+    place.tag() == SMALL
+}
 
 /// How the entries of a segment are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +154,10 @@ pub(super) struct Shape {
     pub(super) main: u32,
     /// Pairs of stash buckets.
     pub(super) pairs: u32,
+    /// Extents.
+    pub(super) extents: u64,
+    /// True for the first two segments of a pool, as long as they are small.
+    pub(super) is_small: bool,
     /// The end bit; zero where heads have none.
     pub(super) end: u64,
     /// Slots of a bucket that are used, and which.
@@ -148,10 +167,37 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// The same of segments of so many extents of `extent_bytes` bytes.
+    pub(super) fn of(self, extents: u64, extent_bytes: u64) -> Self {
+        let buckets = (extents * extent_bytes / BUCKET_BYTES) as u32;
+        // Format 3 has two stash buckets in segments of any size, and no end bits.
+        let pairs = if self.end == 0 { 1 } else { (buckets / BUCKETS_PER_PAIR).max(1) };
+        Shape { main: buckets - 2 * pairs, pairs, extents, ..self }
+    }
+
+    /// The properties in which segments of one pool may differ, as one word.
+    pub(super) const fn to_word(self) -> u64 {
+        self.main as u64 | (self.pairs as u64) << 32 | (self.is_small as u64) << 63
+    }
+
+    /// That of segments like these which has this word.
+    #[inline(always)]
+    pub(super) const fn with_word(self, word: u64) -> Self {
+        let is_small = word >> 63 == 1;
+        let extents = if is_small { 1 } else { self.extents };
+        let (main, pairs) = (word as u32, bits(word, 32, 31) as u32);
+        Shape { main, pairs, extents, is_small, ..self }
+    }
+
     /// The buckets of a hash.
     #[inline(always)]
     pub(super) const fn homes(&self, h: u64) -> Homes {
         Homes::of(h, self.main, self.pairs)
+    }
+
+    /// Of the slots of a segment's main buckets.
+    pub(super) fn three_quarters(&self) -> u64 {
+        u64::from(self.main * self.slots) * 3 / 4
     }
 
     /// All buckets of a segment.
@@ -221,7 +267,8 @@ mod tests {
         assert_eq!(buckets(Strategy::TwoChoice), [homes.first, homes.second]);
         assert_eq!(buckets(Strategy::Stash), [homes.first, homes.second, 14, 15]);
         let policy = Policy { first_until: 3, ..Policy::default() };
-        let shape = Shape { main: 14, pairs: 1, end: 1, slots: 4, used: used_slots(4), policy };
+        let (extents, is_small, used) = (1, false, used_slots(4));
+        let shape = Shape { main: 14, pairs: 1, extents, is_small, end: 1, slots: 4, used, policy };
         let choose = |strategy, first, second| {
             shape.choose(strategy, homes, |bucket| match bucket {
                 b if b == homes.first => first,

@@ -7,12 +7,12 @@ use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, Head, LINES, better, preferred_line};
 use super::strategy::{Homes, Strategy};
-use super::{Change, Hit, Room, STASH_LOCK, Segment, Table, Updater, stripe};
+use super::{Change, Hit, Room, STASH_LOCK, Segment, Sought, Table, Updater, stripe};
 use crate::extendible::unit::Unit;
 
 /// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
-/// that was found right under them. What is dropped without being released broke off: the pool takes
-/// no more writes then, and nobody waits for the locks.
+/// that was found right under them. Locks that are dropped without a release broke off: the pool takes
+/// no more writes then, and no thread waits for them.
 pub(super) struct Locks<'a, M: Medium, const MULTI: bool> {
     pea: &'a Table<M, MULTI>,
     pub(super) place: Unit,
@@ -28,9 +28,11 @@ pub(super) struct Locks<'a, M: Medium, const MULTI: bool> {
 
 impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// Takes the locks for `h`, which the caller finds right afterwards or releases.
+    #[inline(always)]
     fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Unit) -> Self {
-        let homes = pea.shape.homes(h);
-        let (a, b) = (stripe(homes.first, pea.shape.main), stripe(homes.second, pea.shape.main));
+        let homes = pea.shape().homes(h);
+        let (a, b) =
+            (stripe(homes.first, pea.shape().main), stripe(homes.second, pea.shape().main));
         let (locks, opened) = ([0; 3], Cell::default());
         let mut held =
             Locks { pea, place, homes, locks, count: 0, opened, touched: None, released: false };
@@ -53,7 +55,7 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// Takes the lock of a bucket, if it is one of the stash's. The others are held.
     pub(super) fn take_if_stash(&mut self, bucket: u32) {
         let is_held = self.locks[self.count - 1] == STASH_LOCK;
-        if bucket >= self.pea.shape.main && !is_held {
+        if bucket >= self.pea.shape().main && !is_held {
             self.take(STASH_LOCK);
         }
     }
@@ -74,7 +76,7 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// The bucket for a new entry. Takes the stash's lock where it may be there.
     pub(super) fn choose(&mut self) -> Option<u32> {
         let (pea, place, homes) = (self.pea, self.place, self.homes);
-        pea.shape.choose(Strategy::of(place), homes, |number| {
+        pea.shape().choose(Strategy::of(place), homes, |number| {
             self.take_if_stash(number);
             pea.live_in(place.number(), number)
         })
@@ -93,7 +95,7 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
 
     /// Stops readers of one bucket: visible stores to it follow.
     pub(super) fn exclude_readers(&self, bucket: u32) {
-        let i = stripe(bucket, self.pea.shape.main);
+        let i = stripe(bucket, self.pea.shape().main);
         self.touch(bucket);
         self.pea.lock(self.place.number(), i).exclude_readers();
     }
@@ -101,7 +103,7 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// A bucket's end bit is cleared: its version is raised when the locks are released, as that is all that says so
     /// to the [look of a batch](Table::look_unlocked) that ended there.
     fn opens(&self, bucket: u32) {
-        let i = stripe(bucket, self.pea.shape.main);
+        let i = stripe(bucket, self.pea.shape().main);
         let mut opened = self.opened.get();
         (0..self.count).for_each(|at| opened[at] |= self.locks[at] == i);
         self.opened.set(opened);
@@ -110,7 +112,7 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// Releases all locks, after a change of one bucket.
     #[track_caller]
     pub(super) fn release_changed(mut self, bucket: u32) {
-        self.release(Some(stripe(bucket, self.pea.shape.main)));
+        self.release(Some(stripe(bucket, self.pea.shape().main)));
     }
 
     #[track_caller]
@@ -158,10 +160,11 @@ impl<M: Medium, const MULTI: bool> Drop for Locks<'_, M, MULTI> {
 
 impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Takes the locks of `h`.
+    #[inline(always)]
     pub(super) fn hold(&self, h: u64) -> Locks<'_, M, MULTI> {
         loop {
             let place = self.find(h);
-            self.prefetch_head(place, self.shape.homes(h));
+            self.prefetch_head(place, self.shape().homes(h));
             let held = Locks::lock(self, h, place);
             if self.find(h) == place {
                 return held;
@@ -172,6 +175,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
+    #[inline(always)]
     pub(super) fn hold_to_write(&self, h: u64, room: Room) -> Result<Locks<'_, M, MULTI>> {
         loop {
             let held = self.hold(h);
@@ -184,6 +188,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
+    #[inline(always)]
     pub(super) fn update_slot(
         &self,
         h: u64,
@@ -224,13 +229,20 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
-    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        let (found, _) = self.glance(h).filter(|(_, seen)| seen.is_free(self.medium()))?;
+    #[inline(always)]
+    pub(super) fn look_unlocked<'a>(
+        &'a self,
+        h: u64,
+        room: Room,
+        sought: &Sought<'a, u64>,
+    ) -> Option<Option<u64>> {
+        let seen = self.glance_in(h, sought).filter(|(_, seen)| seen.is_free(self.medium()));
+        let (found, _) = seen?;
         let found = found.ok()?;
         if found.is_none() && room.is_for_new() {
             let place = self.find(h);
             let live = |number| self.live_in(place.number(), number);
-            let number = self.shape.choose(Strategy::of(place), self.shape.homes(h), live)?;
+            let number = self.shape().choose(Strategy::of(place), self.shape().homes(h), live)?;
             self.prefetch_free(self.bucket(place.number(), number).ok()?, h);
         }
         Some(found.map(|found| found.payload))
@@ -249,7 +261,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         match self.bucket(segment, number) {
             Ok(bucket) => self.head(bucket).live().count_ones(),
             // Not there: nothing goes into it.
-            Err(_) => self.shape.slots,
+            Err(_) => self.shape().slots,
         }
     }
 
@@ -278,7 +290,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let opened = number != held.homes.first && self.open_before(held, number);
         held.touch(number);
         let head = self.head(bucket);
-        let free = self.shape.used & !head.live();
+        let free = self.shape().used & !head.live();
         let near = free & LINES[0];
         let new = if near != 0 {
             let i = near.trailing_zeros();
@@ -295,9 +307,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         } else {
             self.insert_far(bucket, head, free, h, payload)
         };
-        let is_full = new.live().count_ones() >= self.shape.slots;
-        // What comes next goes elsewhere, and need not open it.
-        let word = if is_full { new.0[0] & !self.shape.end } else { new.0[0] };
+        let is_full = new.live().count_ones() >= self.shape().slots;
+        // The next entries go elsewhere, and need not open it.
+        let word = if is_full { new.0[0] & !self.shape().end } else { new.0[0] };
         held.exclude_readers(number);
         medium.store(&bucket.head[0], word);
         medium.flush(&bucket.head);
@@ -316,10 +328,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 continue;
             };
             let word = medium.load(&bucket.head[0]);
-            if word & self.shape.end != 0 {
+            if word & self.shape().end != 0 {
                 held.touch(before);
                 held.opens(before);
-                medium.store(&bucket.head[0], word & !self.shape.end);
+                medium.store(&bucket.head[0], word & !self.shape().end);
                 medium.flush(&bucket.head[0]);
                 opened = true;
             }
@@ -330,14 +342,14 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Slots of the first line that may be moved.
     fn movable(&self, head: Head<MULTI>) -> u16 {
         let values = head.live() & !head.lists();
-        if self.shape.policy.moving { values & LINES[0] } else { 0 }
+        if self.shape().policy.moving { values & LINES[0] } else { 0 }
     }
 
     /// Starts to fetch the line in which `h` would be inserted, if not in that of the head.
     fn prefetch_free(&self, bucket: &Bucket, h: u64) {
         let medium = self.medium();
         let head = self.head(bucket);
-        let free = self.shape.used & !head.live();
+        let free = self.shape().used & !head.live();
         if free & LINES[0] == 0 {
             let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
             let line = far_line(near, self.movable(head), better::<MULTI>(free), h);
@@ -393,6 +405,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         new
     }
 
+    #[inline(always)]
     fn set(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, at: Hit, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[at.slot as usize];

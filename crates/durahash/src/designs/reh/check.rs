@@ -26,14 +26,14 @@ impl<M: Medium> Reh<M> {
         }
         let medium = self.medium();
         let per_extent = self.per_extent();
-        let extents = self.pool.unit_extents();
+        let extents = self.map.unit_extents();
         let mut met = vec![false; extents.last().map_or(0, |i| (i + 1) * per_extent) as usize];
         let mut depths = [0; MAX_DEPTH as usize + 1];
         let mut live = 0;
         let mut report = |invariant, number: u64, what: String| {
             found(Finding { invariant, off: number.wrapping_mul(BUCKET_BYTES), what });
         };
-        let (mut number, mut expected) = (self.pool.root(ROOT)?, Some(0));
+        let (mut number, mut expected) = (self.map.root(ROOT)?, Some(0));
         while let Some(position) = expected {
             if extents.binary_search(&(number / per_extent)).is_err() {
                 report("REH-1", number, format!("no bucket is here to cover {position:#018x}"));
@@ -101,7 +101,7 @@ impl<M: Medium> Reh<M> {
         for i in extend::index(prefix, array)..=extend::index(last, array) {
             let place = i << (64 - array);
             let bucket = if place == prefix { number } else { 0 };
-            if place >= prefix && self.words.is_wrong(&self.pool, place, bucket) {
+            if place >= prefix && self.words.is_wrong(&self.map, place, bucket) {
                 report("REH-7", number, format!("the word for {place:#018x} is wrong"));
             }
         }

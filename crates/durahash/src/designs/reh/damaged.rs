@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use durahash_media::{Error, ErrorKind};
 
-/// By where they begin: where they end, and what is wrong at which offset.
+/// By their beginning: their end, and the damage with its offset.
 #[derive(Default)]
 pub(super) struct Damaged(BTreeMap<u64, (Option<u64>, &'static str, u64)>);
 
@@ -16,7 +16,7 @@ impl Damaged {
         }
     }
 
-    /// Where the range of `h` ends, and what is wrong with it.
+    /// The end of the damaged range that `h` is in, and its error.
     pub(super) fn at(&self, h: u64) -> Option<(Option<u64>, Error)> {
         let (_, (end, what, off)) = self.0.range(..=h).next_back()?;
         end.is_none_or(|end| h < end).then(|| (*end, Error::corrupt(what, *off)))

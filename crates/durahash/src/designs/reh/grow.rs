@@ -21,7 +21,7 @@ impl<M: Medium> Drop for Broken<'_, M> {
 }
 
 impl<M: Medium> Reh<M> {
-    /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree
+    /// The bucket of `h`, which is held, with its prefix and link. The medium must agree
     /// with the directory: a split or merge on top of damage would spread it to other buckets.
     ///
     /// The next bucket is the same for as long as this one is held: it stays the lower one in all
@@ -91,12 +91,12 @@ impl<M: Medium> Reh<M> {
         medium.fence();
 
         if planted(Fault::WordFirst) {
-            self.switch_directory(|| self.words.set(&self.pool, upper_prefix, new));
+            self.switch_directory(|| self.words.set(&self.map, upper_prefix, new));
         }
         // Step 2: the commit.
         medium.store(&old_bucket.link, Link { depth: depth + 1, sibling: new }.to_word());
         medium.flush(&old_bucket.link);
-        // Who sees the switch need not wait for it: no key comes or goes by it.
+        // Readers that see the switch need not wait for it: no key comes or goes by it.
         if !planted(Fault::WordUnfenced) {
             medium.fence();
         }
@@ -106,7 +106,7 @@ impl<M: Medium> Reh<M> {
             held.exclude_readers();
             self.count_depths(depth, -1, 2);
             // The new bucket is linked, durably.
-            self.words.set(&self.pool, upper_prefix, new);
+            self.words.set(&self.map, upper_prefix, new);
             self.directory.set(upper_prefix, depth + 1, new);
             self.directory.set(prefix, depth + 1, held.bucket);
         });
@@ -115,7 +115,7 @@ impl<M: Medium> Reh<M> {
         self.writers.growth.splits.add(1);
         upper.release_changed();
         held.release_changed();
-        self.words.note(&self.pool, self.directory.depths());
+        self.words.note(&self.map, self.directory.depths());
         self.renew_words();
         Ok(())
     }
@@ -130,7 +130,7 @@ impl<M: Medium> Reh<M> {
         // No bucket comes or goes meanwhile, and no word is stored.
         let old = self.directory.lock.exclusive(self.medium(), || match due() {
             Some(depth) if may_be() => {
-                self.words.write(&self.pool, depth, |prefix| self.begins_now(prefix))
+                self.words.write(&self.map, depth, |prefix| self.begins_now(prefix))
             }
             _ => Ok(0..0),
         });
@@ -138,7 +138,7 @@ impl<M: Medium> Reh<M> {
         if let Ok(mut old) = old {
             // It fails for no extent of this pool.
             let _ = old.try_for_each(|extent| self.pool.release_extent(extent));
-            self.words.note(&self.pool, self.directory.depths());
+            self.words.note(&self.map, self.directory.depths());
         }
     }
 
@@ -155,8 +155,8 @@ impl<M: Medium> Reh<M> {
         self.directory.lock.exclusive(self.medium(), || {
             for prefix in (1..1_u64 << array).map(|i| i << (64 - array)) {
                 let bucket = self.begins_now(prefix);
-                if self.words.is_wrong(&self.pool, prefix, bucket) {
-                    self.words.set(&self.pool, prefix, bucket);
+                if self.words.is_wrong(&self.map, prefix, bucket) {
+                    self.words.set(&self.map, prefix, bucket);
                 }
             }
             self.medium().fence();
@@ -188,7 +188,7 @@ impl<M: Medium> Reh<M> {
     }
 
     fn merge_once(&self, h: u64) -> Merge {
-        // What is damaged is not merged.
+        // A damaged bucket is not merged.
         let Ok(bucket) = self.find(h) else {
             return Merge::NotDue;
         };
@@ -240,7 +240,7 @@ impl<M: Medium> Reh<M> {
         let bit = extend::span(depth);
         let buckets = (self.sound(&lower, h & !bit), self.sound(&upper, h | bit));
         let (Ok((to, prefix, _)), Ok((from, upper_prefix, link))) = buckets else {
-            // What was removed is removed; the damage is for `check` and the next open to tell.
+            // The removal is done; `check` and the next open report the damage.
             upper.release_unchanged();
             lower.release_unchanged();
             return Merge::NotDue;
@@ -306,7 +306,7 @@ impl<M: Medium> Reh<M> {
             growth.expect(most);
         }
         shrink();
-        self.words.note(&self.pool, self.directory.depths());
+        self.words.note(&self.map, self.directory.depths());
         self.renew_words();
         Merge::Done
     }
@@ -315,7 +315,7 @@ impl<M: Medium> Reh<M> {
     /// bucket.
     fn commit_merge(&self, to: &PmU64, link: Link, upper_prefix: u64) {
         let medium = self.medium();
-        let clear = || self.words.set(&self.pool, upper_prefix, 0);
+        let clear = || self.words.set(&self.map, upper_prefix, 0);
         let faults = [Fault::WordKept, Fault::ClearedUnfenced, Fault::ClearedLate];
         let fault = faults.into_iter().find(|fault| planted(*fault));
         if fault.is_none() {

@@ -55,7 +55,7 @@ pub(crate) const SLOT_BYTES: u64 = 16;
 on_media! {
     /// A hash and its payload.
     pub struct Slot: 16, align 16 {
-        /// The hash; what does not match the bucket's prefix is no hash but an empty slot.
+        /// The hash; a word that does not match the bucket's prefix marks an empty slot.
         pub h: PmU64,
         /// The payload.
         pub payload: PmU64,

@@ -77,7 +77,7 @@ impl<'a> Meta<'a> {
         self.0[3].store(u64::from(live), Ordering::Release);
     }
 
-    /// Stores everything but the lock, of a bucket that nobody can be in.
+    /// Stores everything but the lock, of a bucket that no thread can be in.
     pub(crate) fn fill(self, fingerprints: [u64; 2], live: u16, depth: u32) {
         self.0[1].store(fingerprints[0], Ordering::Release);
         self.0[2].store(fingerprints[1] | u64::from(depth) << DEPTH_SHIFT, Ordering::Release);

@@ -11,8 +11,8 @@
 //! buckets can begin in the middle (`words.rs`). Directory, bitmaps, fingerprints and locks are in DRAM and made
 //! again after every open, each part when an operation first comes to it (`ranges.rs`).
 //! A lookup that hits reads one line of the medium; a miss needs none, but for a fingerprint that happens to be equal.
-//! The line in which a hash most probably is is asked for together with the metadata, before it is known
-//! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and
+//! The most probable line of a hash is prefetched together with the metadata, needed or not,
+//! except on persistent memory: that hides one of two latencies of a hit, and
 //! a miss does not wait for it.
 //!
 //! # Layout
@@ -44,7 +44,7 @@
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ `h` := marker | flush, drain | there or not, one word |
 //! | split | new bucket: live slots of the upper half, else markers; prefix; link {depth + 1, old sibling} | flush, fence | nothing links to it: free |
-//! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; what moved no longer matches the old prefix; the word of the new bucket is missing, if there is a place for one |
+//! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; moved slots no longer match the old prefix; the word of the new bucket is missing, if there is a place for one |
 //! | | under the directory's lock, shared: word := new bucket, if it begins at a place; the entries in DRAM | flush | word missing or right |
 //! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush | none of it matches the lower prefix: free |
 //! | | under the directory's lock, shared, to the end: word of the upper := 0, if there is one | flush, fence | not merged; word missing |
@@ -54,7 +54,7 @@
 //! | another array | under the directory's lock, exclusively: kinds of its extents; all words, from the directory in DRAM | flush, fence | the array before; extents that no root names are given back by the next open |
 //! | | root of the array | flush, fence | the new array; the extents of the one before are given back by the next open |
 //! | directory or front of another depth | their depths, if there is an array | flush | those before: deepened where deeper buckets are met |
-//! | extent taken before the sweep is through | count of these + 1 | flush, fence | counted; what is free is found by a sweep |
+//! | extent taken before the sweep is through | count of these + 1 | flush, fence | counted; a sweep finds free buckets |
 //! | | kind of the extent | flush, fence | a sweep finds its buckets to be free |
 //! | end of the sweep | count := free buckets / buckets of an extent | flush, fence | the count before |
 //! | making a range, sweeping an extent | nothing | | |
@@ -75,15 +75,15 @@
 //! before the pool forgets the loss.
 //!
 //! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
-//! with their old payloads, and even what was removed since; therefore it overwrites all of them
+//! with their old payloads, and even entries removed since; therefore it overwrites all of them
 //! before its commit.
 //!
 //! # Recovery
 //! `recover.rs`, `ranges.rs`, `sweep.rs`. No store to the medium is needed: the chain says which buckets are live, and a
-//! slot's `h` says whether it is. So recovery is idempotent, however often it is cut short. It goes on while the pool
+//! slot's `h` says if it is live. So recovery is idempotent, however often it is cut short. It goes on while the pool
 //! is used. Until every range is made, the directory is not halved and its front not lowered, no other array is
 //! written, nothing is swept, and the bound of a directory's size takes every bucket of an extent of units for one on
-//! the chain. A damaged range keeps it so; who needs a bucket then gets one of a new extent.
+//! the chain. A damaged range keeps it so; a split then gets a bucket of a new extent.
 //!
 //! # Concurrency
 //! Readers: directory entry, version, entry again, metadata, one slot, version. Writers take W of
@@ -91,7 +91,7 @@
 //! of both buckets; the second lock of a merge is only tried, and a merge that does not get it lets
 //! go of the first and begins again. A split holds X of the old bucket only while it switches the
 //! directory entries and takes the moved slots out of the bitmap: readers never wait for the
-//! copying. A merge needs no X: what a reader finds in either bucket stays true until the upper's
+//! copying. A merge needs no X: an answer from either bucket stays true until the upper's
 //! version is raised, and only then is the lower's lock released to the next writer. A bucket that
 //! leaves the chain gets a higher version before it can be
 //! reused, so a reader that is still in it starts over. Rows are never made zero again, and versions never restart.
@@ -129,17 +129,17 @@ mod sweep;
 mod words;
 mod write;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use durahash_media::{Event, Medium, Place, Reserved, Result, Version, VersionLock};
+use durahash_media::{Event, Medium, Place, Pool, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::{Growth, split_ahead};
 use crate::index::{
-    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, last_read,
-    operation,
+    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
+    last_read, operation,
 };
 use crate::util::counter::Counter;
 use damaged::Damaged;
@@ -158,7 +158,9 @@ const READ_TRIES: u32 = 16;
 
 /// REH over a pool. See the [module docs](self).
 pub struct Reh<M: Medium> {
-    pool: Place<M>,
+    pool: Arc<Pool<M>>,
+    /// The map's part of the pool.
+    map: Place<M>,
     /// Names buckets by their numbers.
     directory: Directory<u32>,
     /// Metadata, by the number of the bucket.
@@ -181,7 +183,7 @@ struct Writers {
     space: Mutex<Space>,
     /// Held while extents are swept or taken.
     sweeping: Mutex<()>,
-    /// Held while what was found of a range is taken over.
+    /// Held while the result of a walk of a range is taken over.
     making: Mutex<()>,
     /// Ranges that cannot be made.
     damaged: Mutex<Damaged>,
@@ -368,7 +370,7 @@ impl<M: Medium> Reh<M> {
             out.truncate(from);
             let medium = self.medium();
             let (bucket, meta) = (self.bucket(number)?, self.meta(number));
-            // Before what is live: see `merge`. A bucket that is being taken out of use may say
+            // Before the live slots: see `merge`. A bucket that is being taken out of use may say
             // anything.
             let depth = meta.depth().clamp(1, MAX_DEPTH);
             let prefix = extend::prefix(at, depth);
@@ -432,6 +434,10 @@ impl<M: Medium> IndexBase for Reh<M> {
         self.scan_unit(at, out)
     }
 
+    fn walk_order(&self) -> WalkOrder {
+        self.directory.walk_order(&self.writers.growth)
+    }
+
     fn behind(&self, at: u64) -> Option<Option<u64>> {
         self.behind_range(at)
     }
@@ -457,8 +463,8 @@ impl<M: Medium> IndexBase for Reh<M> {
     }
 
     fn close(&self) {
-        // One more; zero where nobody came to all ranges, and no close has saved it.
-        self.pool.save(SAVED, self.known_count().map_or(0, |count| count + 1));
+        // One more; zero where some ranges were not made, and no close has saved it.
+        self.map.save(SAVED, self.known_count().map_or(0, |count| count + 1));
     }
 
     base_methods!();
@@ -504,6 +510,14 @@ impl<M: Medium> Index for Reh<M> {
             });
             found.map(|found| found.is_some())
         })
+    }
+
+    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+        let mut sought = [const { None }; PREFETCHED];
+        self.approach(h, &mut sought);
+        for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
+            *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
+        }
     }
 
     index_methods!();

@@ -13,7 +13,7 @@ faults! {
     WordFirst,
     /// It stores the word when that link is not durable yet.
     WordUnfenced,
-    /// Who has walked a range does not ask again if others have made it.
+    /// A thread that has walked a range does not ask again if others have made it.
     NoSecondLook,
     /// The sweep takes every bucket for free that the directory does not name.
     FreeByName,

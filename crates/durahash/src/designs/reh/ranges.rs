@@ -7,10 +7,10 @@
 //!    at the open, have a sound link and begin where the one before ends; the last one's link must name the bucket
 //!    where the next range begins.
 //! 2. Under the mutex for making, the directory is asked again. If it has the range by now, all is forgotten. Else
-//!    nobody has stored to a bucket of the range since the open, nor to the words where it begins and ends: writers
+//!    no thread has stored to a bucket of the range since the open, nor to the words where it begins and ends: writers
 //!    come through the directory, and a merge that clears the word of a range has found the range before it, too. So
-//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is remembered, and operations that
-//!    come to the range return it, and no others.
+//!    the result of the walk is true, also if it is [`Corrupt`](ErrorKind::Corrupt): that is remembered, and operations
+//!    that come to the range return it, and no others.
 //! 3. Rows are stored and counted, and then the entries of the directory, under its lock, exclusively: a writer that
 //!    finds the first entry of a bucket may split it, or merge it, while the others are being stored, but stores
 //!    entries only when all of these are.
@@ -41,7 +41,7 @@ pub(super) const ALL_PARTS: u64 = 1 << MAX_DEPTH;
 /// known by the one before, so one range alone waits for every bucket of it.
 const PLACES_BESIDE: u32 = 3;
 
-/// Until this part of all hashes is made, each range is made alone: who comes to few waits for no more than these.
+/// Until this part of all hashes is made, each range is made alone: a user of few waits for no more than these.
 const MADE_ALONE_PART: u64 = 16;
 
 /// Words whose ranges a step of background work makes.
@@ -53,7 +53,7 @@ const WORDS_PER_PART: usize = 1 << 10;
 /// Extents that a thread reads ahead, at least.
 const EXTENTS_PER_THREAD: usize = 16;
 
-/// A bucket that a walk has met, and what the slots say.
+/// A bucket that a walk has met, and its slots.
 pub(super) struct Met {
     pub(super) number: u64,
     pub(super) prefix: u64,
@@ -93,7 +93,7 @@ impl Walk {
 }
 
 impl<M: Medium> Reh<M> {
-    /// The bucket of `h`, whose range is made if nobody has come there before.
+    /// The bucket of `h`, whose range is made if this operation is the first in it.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the buckets of the range do not follow each other;
@@ -183,13 +183,13 @@ impl<M: Medium> Reh<M> {
         let end = extend::next(first, depth - PLACES_BESIDE);
         // The first buckets come all at the same time.
         for i in 0..1 << PLACES_BESIDE {
-            let number = self.words.get(&self.pool, first + i * extend::span(depth));
+            let number = self.words.get(&self.map, first + i * extend::span(depth));
             number.into_iter().for_each(|number| self.prefetch_bucket(number));
         }
         let mut walks = Vec::with_capacity(1 << PLACES_BESIDE);
         let mut range = self.range(first)?;
         loop {
-            // What goes on elsewhere may be long, and is left to who comes there.
+            // A range that goes on elsewhere may be long, and is left to operations there.
             let is_beside = range.from >= first
                 && end.is_none_or(|end| range.end.is_some_and(|own| own <= end))
                 && self.known_damage(range.from).is_none();
@@ -217,7 +217,7 @@ impl<M: Medium> Reh<M> {
         Ok(walks.into_iter().map(walked).collect())
     }
 
-    /// What is wrong with the range of `h`, where that is known, and where the range ends.
+    /// The end of the damaged range that `h` is in, and its error, where that is known.
     fn known_damage(&self, h: u64) -> Option<(Option<u64>, Error)> {
         wait_lock(&self.writers.damaged, self.medium()).at(h)
     }
@@ -244,7 +244,7 @@ impl<M: Medium> Reh<M> {
         met.iter().for_each(|met| self.directory.set(met.prefix, met.depth, met.number));
     }
 
-    /// Stores the rows of buckets that nobody can be in, and counts their live slots.
+    /// Stores the rows of buckets that no thread can be in, and counts their live slots.
     pub(super) fn store_rows(&self, met: &[Met]) {
         let mut live = 0;
         for met in met {
@@ -256,7 +256,7 @@ impl<M: Medium> Reh<M> {
 
     /// The bucket that a word names, if it begins there.
     fn begins(&self, prefix: u64) -> Option<u64> {
-        let number = self.words.get(&self.pool, prefix)?;
+        let number = self.words.get(&self.map, prefix)?;
         let bucket = self.recovered_bucket(number)?;
         let link = Link::from_word(self.medium().load(&bucket.link))?;
         let is_there = self.medium().load(&bucket.prefix) == prefix
@@ -308,7 +308,7 @@ impl<M: Medium> Reh<M> {
         let mut from = if depth == 0 { 0 } else { extend::prefix(h, depth) };
         let first = loop {
             if from == 0 {
-                break self.pool.root(ROOT)?;
+                break self.map.root(ROOT)?;
             }
             if let Some(number) = self.begins(from) {
                 break number;
@@ -465,7 +465,7 @@ impl<M: Medium> Reh<M> {
         }
     }
 
-    /// A piece of background work: a few ranges, and when all are made an extent of the sweep; whether more is
+    /// Does a piece of background work: a few ranges, and when all are made an extent of the sweep. True if more is
     /// waiting.
     pub(super) fn work(&self) -> Result<bool> {
         if self.make_some(WORDS_PER_STEP)? {

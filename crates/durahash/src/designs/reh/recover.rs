@@ -5,8 +5,8 @@
 //! or lost it, and where pages may be missing, so that words cannot be relied on, the open walks the whole chain:
 //! all is one range then, and damage is told by the open.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
@@ -28,9 +28,9 @@ impl<M: Medium> Reh<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry without slots.
-    pub fn create(pool: impl Into<Place<M>>) -> Result<Self> {
-        let pool = pool.into();
-        let reh = Self::new(pool)?;
+    pub fn create(map: impl Into<Place<M>>) -> Result<Self> {
+        let map = map.into();
+        let reh = Self::new(map)?;
         let (lower, upper) = (reh.take_bucket()?, reh.take_bucket()?);
         let medium = reh.medium();
         for (number, prefix, sibling) in [(lower, 0, upper), (upper, 1 << 63, 0)] {
@@ -44,7 +44,7 @@ impl<M: Medium> Reh<M> {
             reh.directory.set(prefix, 1, number);
             reh.meta(number).set_depth(1);
         }
-        reh.pool.set_root(ROOT, lower)?;
+        reh.map.set_root(ROOT, lower)?;
         reh.writers.growth.count(1, 2);
         Ok(reh)
     }
@@ -54,14 +54,14 @@ impl<M: Medium> Reh<M> {
     /// # Errors
     /// Where there is no array of words, [`Corrupt`](ErrorKind::Corrupt) if the siblings do not cover all hashes in
     /// order; else that is told by operations on the hashes that it is about.
-    pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
-        Self::read(pool.into())?()
+    pub fn open(map: impl Into<Place<M>>) -> Result<Self> {
+        Self::read(map.into())?()
     }
 
     /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
-    pub(crate) fn read(pool: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
-        let mut reh = Self::new(pool)?;
-        let mut extents = reh.pool.unit_extents();
+    pub(crate) fn read(map: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
+        let mut reh = Self::new(map)?;
+        let mut extents = reh.map.unit_extents();
         // An extent beyond was taken and not yet given back.
         let beyond = extents.partition_point(|i| reh.numbers(*i).end <= reh.metas.most());
         let beyond = extents.split_off(beyond);
@@ -72,9 +72,9 @@ impl<M: Medium> Reh<M> {
         }
         if reh.pool.may_lack_pages() {
             // This open alone is told so.
-            reh.pool.doubt_root(WORDS_ROOT);
+            reh.map.doubt_root(WORDS_ROOT);
         }
-        let has_words = reh.keeps_words && reh.words.adopt(&reh.pool)?;
+        let has_words = reh.keeps_words && reh.words.adopt(&reh.map)?;
         if has_words {
             reh.expect(&extents)?;
         } else {
@@ -84,19 +84,20 @@ impl<M: Medium> Reh<M> {
             reh.pool.begin()?;
             if !has_words {
                 reh.find_free(&extents)?;
-                if reh.keeps_words && reh.pool.root(WORDS_ROOT)? != 0 {
-                    reh.pool.set_root(WORDS_ROOT, 0)?;
+                if reh.keeps_words && reh.map.root(WORDS_ROOT)? != 0 {
+                    reh.map.set_root(WORDS_ROOT, 0)?;
                 }
             }
-            let own = reh.words.own_extents(&reh.pool);
-            let others = reh.pool.directory_extents().into_iter().filter(|i| !own.contains(i));
+            let own = reh.words.own_extents(&reh.map);
+            let others = reh.map.directory_extents().into_iter().filter(|i| !own.contains(i));
             others.chain(beyond).try_for_each(|i| reh.pool.release_extent(i))?;
             Ok(reh)
         })
     }
 
-    fn new(pool: Place<M>) -> Result<Self> {
-        let format = pool.format();
+    fn new(map: Place<M>) -> Result<Self> {
+        let pool = Arc::clone(map.pool());
+        let format = map.format();
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
         let bytes = pool.max_bytes();
         let (growth, per_extent) = (Growth::default(), pool.extent_bytes() / BUCKET_BYTES);
@@ -106,7 +107,7 @@ impl<M: Medium> Reh<M> {
             metas: Reserved::growing(0, (bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
             slots,
-            words: Words::new(&pool),
+            words: Words::new(&map),
             keeps_words: pool.is_kept_right()?,
             recovered: Vec::new(),
             live: Counter::default(),
@@ -122,10 +123,11 @@ impl<M: Medium> Reh<M> {
                 saved_live: None,
             },
             pool,
+            map,
         })
     }
 
-    /// Leaves everything to those who come: a directory of zeros, and extents to be swept.
+    /// Leaves everything to later operations: a directory of zeros, and extents to be swept.
     fn expect(&mut self, extents: &[u64]) -> Result<()> {
         let buckets = extents.len() as u64 * self.per_extent();
         let (depth, front) = self.words.noted();
@@ -135,7 +137,7 @@ impl<M: Medium> Reh<M> {
         self.writers.growth.expect(if planted(Fault::SkewedEarly) { 1 } else { buckets.max(1) });
         self.writers.parts_to_make = AtomicU64::new(ALL_PARTS);
         // A number that the buckets cannot hold is none, whatever its checksum says.
-        let saved = self.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1));
+        let saved = self.map.saved(SAVED).and_then(|saved| saved.checked_sub(1));
         self.writers.saved_live = saved.filter(|n| *n <= buckets * u64::from(self.slots));
         let mut space = wait_lock(&self.writers.space, self.medium());
         (space.unswept, space.is_counted) = (extents.iter().copied().collect(), false);

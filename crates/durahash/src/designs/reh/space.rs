@@ -1,4 +1,4 @@
-//! What is known of free buckets.
+//! Known free buckets.
 
 use std::collections::BTreeSet;
 

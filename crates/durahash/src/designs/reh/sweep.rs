@@ -1,15 +1,15 @@
 //! Buckets that are free: known ones, those of the sweep, and new extents.
 //!
-//! Until the sweep of an open is through, an extent that is older than the open may have free buckets that nobody
-//! knows of. The sweep begins when every range is made, and goes by these extents, each once. A bucket without a row
+//! Until the sweep of an open is through, an extent that is older than the open may have unknown free
+//! buckets. The sweep begins when every range is made, and goes by these extents, each once. A bucket without a row
 //! is free: one that was on the chain at the open has a row by now, and one that was freed since has one, too, and is
 //! on the list already. Where damage hides a part of the chain there is no sweep in this open: any bucket may lie in
 //! that part, whatever its own words say.
 //!
-//! Who needs a bucket takes a known free one. If there is none, it takes a new extent, as long as not too many were
+//! A split takes a known free bucket. If there is none, it takes a new extent, as long as not too many were
 //! taken since a sweep last ended (over all opens), or if damage allows no sweep. Otherwise it makes all ranges, and
-//! sweeps extents until one has a free bucket. Who takes an extent makes its part of the ranges, so that few are left
-//! for the last; but an open that begins with all of them taken, after several crashes, has one split wait for all:
+//! sweeps extents until one has a free bucket. A split that takes an extent makes its part of the ranges, so that few
+//! are left for the last; but an open that begins with all of them taken, after several crashes, has one wait for all:
 //! about 20 ms for a million keys.
 //! The count is on the medium, durable before the extent's kind, so crashes that let no sweep end keep no more than
 //! a sixteenth of the extents beyond what is needed.
@@ -71,8 +71,8 @@ impl<M: Medium> Reh<M> {
         Some(bucket)
     }
 
-    /// True if every free bucket is known. When that is so for the first time, the count begins anew: what is free is
-    /// not known to the next open, which may take as much as is left. The caller has the sweep's mutex.
+    /// True if every free bucket is known. When that is so for the first time, the count begins anew: the next open
+    /// does not know the free buckets, and may take as much as is left. The caller has the sweep's mutex.
     fn is_swept(&self) -> Result<bool> {
         let mut space = wait_lock(&self.writers.space, self.medium());
         if !space.unswept.is_empty() || std::mem::replace(&mut space.is_counted, true) {
@@ -80,30 +80,30 @@ impl<M: Medium> Reh<M> {
         }
         let count = space.free.count() / self.per_extent();
         drop(space);
-        if self.pool.root(TAKEN_ROOT)? != count {
-            self.pool.set_root(TAKEN_ROOT, count)?;
+        if self.map.root(TAKEN_ROOT)? != count {
+            self.map.set_root(TAKEN_ROOT, count)?;
         }
         Ok(true)
     }
 
     fn may_take_extent(&self) -> Result<bool> {
-        Ok(self.pool.root(TAKEN_ROOT)? < self.taken_most())
+        Ok(self.map.root(TAKEN_ROOT)? < self.taken_most())
     }
 
     /// How many extents may be taken before a sweep ends.
     fn taken_most(&self) -> u64 {
-        TAKEN_ALWAYS.max(self.pool.unit_extents().len() as u64 / TAKEN_PART)
+        TAKEN_ALWAYS.max(self.map.unit_extents().len() as u64 / TAKEN_PART)
     }
 
     /// Takes an extent and returns its first bucket; the others are free. The caller has the sweep's mutex.
     fn take_extent(&self, is_swept: bool) -> Result<u64> {
-        let count = if is_swept { 0 } else { self.pool.root(TAKEN_ROOT)? };
+        let count = if is_swept { 0 } else { self.map.root(TAKEN_ROOT)? };
         if !is_swept {
             self.make_some(self.places() / self.taken_most() + 1)?;
             let more = u64::from(!planted(Fault::Uncounted));
-            self.pool.set_root(TAKEN_ROOT, count.saturating_add(more))?;
+            self.map.set_root(TAKEN_ROOT, count.saturating_add(more))?;
         }
-        let taken = self.pool.take_unit_extent().and_then(|extent| {
+        let taken = self.map.take_unit_extent().and_then(|extent| {
             let numbers = self.numbers(extent);
             let limit = Limit::Design("REH can number no more buckets");
             let covered = if numbers.end > MAX_BUCKETS {
@@ -120,7 +120,7 @@ impl<M: Medium> Reh<M> {
             Ok(numbers.start)
         });
         if taken.is_err() && !is_swept {
-            self.pool.set_root(TAKEN_ROOT, count)?;
+            self.map.set_root(TAKEN_ROOT, count)?;
         }
         taken
     }
@@ -167,7 +167,7 @@ impl<M: Medium> Reh<M> {
         Ok(true)
     }
 
-    /// Finds all space that is free. Who sweeps waits for no bucket, so the caller may have one.
+    /// Finds all space that is free. A sweep waits for no bucket, so the caller may have one.
     ///
     /// # Errors
     /// As [`sweep_extent`](Reh::sweep_extent).

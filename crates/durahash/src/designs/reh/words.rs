@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Word 0 is never looked at: another root names the first bucket. The words are right or missing at every moment
-//! (REH-7); what is stored when stands in the [module docs](super).
+//! (REH-7); the order of stores stands in the [module docs](super).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,55 +51,55 @@ pub(super) struct Words {
 
 impl Words {
     /// None yet.
-    pub(super) fn new<M: Medium>(pool: &Place<M>) -> Self {
-        let (least, per_word) = match u64::from(pool.format().geometry.buckets) {
+    pub(super) fn new<M: Medium>(map: &Place<M>) -> Self {
+        let (least, per_word) = match u64::from(map.format().geometry.buckets) {
             0 => {
-                let by_space = SPACE_PART * pool.extent_bytes() / BUCKET_BYTES;
+                let by_space = SPACE_PART * map.pool().extent_bytes() / BUCKET_BYTES;
                 (by_space.max(SPACE_PART * PER_WORD), PER_WORD)
             }
             // For tests.
             buckets => (2 * buckets, buckets),
         };
         let [place, refused, hint] = [const { AtomicU64::new(0) }; 3];
-        Words { mix: WordMix::new(pool.format().seed), per_word, least, place, refused, hint }
+        Words { mix: WordMix::new(map.format().seed), per_word, least, place, refused, hint }
     }
 
     fn sum(&self, place: u64, word: u64, shift: u32) -> u64 {
         self.mix.mix(self.mix.mix(place) ^ bits(word, 0, shift)) >> shift
     }
 
-    /// Takes over the array that the root names, if it is sound and may be relied on; whether there is one.
-    pub(super) fn adopt<M: Medium>(&self, pool: &Place<M>) -> Result<bool> {
-        let root = pool.root(WORDS_ROOT)?;
+    /// Takes over the array that the root names, if it is sound and may be relied on; true if there is one.
+    pub(super) fn adopt<M: Medium>(&self, map: &Place<M>) -> Result<bool> {
+        let root = map.root(WORDS_ROOT)?;
         let (depth, first) = (bits(root, 0, EXTENT_SHIFT) as u32, bits(root, EXTENT_SHIFT, 38));
         let is_sound = root >> ROOT_SUM_SHIFT == self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT);
-        if !is_sound || !(1..=MAX_DEPTH).contains(&depth) || pool.may_lack_pages() {
+        if !is_sound || !(1..=MAX_DEPTH).contains(&depth) || map.pool().may_lack_pages() {
             return Ok(false);
         }
-        let extents = pool.directory_extents();
-        if !(first..first + Self::extents(pool, depth)).all(|i| extents.binary_search(&i).is_ok()) {
+        let extents = map.directory_extents();
+        if !(first..first + Self::extents(map, depth)).all(|i| extents.binary_search(&i).is_ok()) {
             return Ok(false);
         }
-        self.set_place(pool, first, depth);
-        self.hint.store(pool.root(HINT_ROOT)?, Ordering::Relaxed);
+        self.set_place(map, first, depth);
+        self.hint.store(map.root(HINT_ROOT)?, Ordering::Relaxed);
         Ok(true)
     }
 
-    fn set_place<M: Medium>(&self, pool: &Place<M>, first: u64, depth: u32) {
-        let place = (first * pool.extent_bytes()) | u64::from(depth);
+    fn set_place<M: Medium>(&self, map: &Place<M>, first: u64, depth: u32) {
+        let place = (first * map.pool().extent_bytes()) | u64::from(depth);
         self.place.store(place, Ordering::Release);
     }
 
     /// How many extents an array of this depth takes.
-    fn extents<M: Medium>(pool: &Place<M>, depth: u32) -> u64 {
-        if depth == 0 { 0 } else { (8_u64 << depth).div_ceil(pool.extent_bytes()) }
+    fn extents<M: Medium>(map: &Place<M>, depth: u32) -> u64 {
+        if depth == 0 { 0 } else { (8_u64 << depth).div_ceil(map.pool().extent_bytes()) }
     }
 
     /// The extents of the array.
-    pub(super) fn own_extents<M: Medium>(&self, pool: &Place<M>) -> Range<u64> {
+    pub(super) fn own_extents<M: Medium>(&self, map: &Place<M>) -> Range<u64> {
         let place = self.place.load(Ordering::Acquire);
-        let first = (place & !0x3f) / pool.extent_bytes();
-        first..first + Self::extents(pool, bits(place, 0, 6) as u32)
+        let first = (place & !0x3f) / map.pool().extent_bytes();
+        first..first + Self::extents(map, bits(place, 0, 6) as u32)
     }
 
     /// The depth of the array; zero is none.
@@ -109,27 +109,27 @@ impl Words {
     }
 
     /// The word for the hashes from `prefix` on, if the array has one.
-    fn word<'a, M: Medium>(&self, pool: &'a Place<M>, prefix: u64) -> Option<(u64, &'a PmU64)> {
+    fn word<'a, M: Medium>(&self, map: &'a Place<M>, prefix: u64) -> Option<(u64, &'a PmU64)> {
         let place = self.place.load(Ordering::Acquire);
         let depth = bits(place, 0, 6) as u32;
         if depth == 0 || prefix == 0 || extend::prefix(prefix, depth) != prefix {
             return None;
         }
         let off = (place & !0x3f) + extend::index(prefix, depth) * 8;
-        Some((off, pool.at(off).ok()?))
+        Some((off, map.pool().at(off).ok()?))
     }
 
     /// The bucket that the word for `prefix` names; `None` where it names none, or has a wrong sum.
-    pub(super) fn get<M: Medium>(&self, pool: &Place<M>, prefix: u64) -> Option<u64> {
-        let (_, word) = self.word(pool, prefix)?;
-        let word = pool.medium().load(word);
+    pub(super) fn get<M: Medium>(&self, map: &Place<M>, prefix: u64) -> Option<u64> {
+        let (_, word) = self.word(map, prefix)?;
+        let word = map.pool().medium().load(word);
         let is_sound = word != 0 && word >> SUM_SHIFT == self.sum(prefix, word, SUM_SHIFT);
         is_sound.then_some(bits(word, 0, SUM_SHIFT))
     }
 
     /// True if the word for `prefix` is neither missing nor that of this bucket.
-    pub(super) fn is_wrong<M: Medium>(&self, pool: &Place<M>, prefix: u64, bucket: u64) -> bool {
-        let word = self.word(pool, prefix).map_or(0, |(_, word)| pool.medium().load(word));
+    pub(super) fn is_wrong<M: Medium>(&self, map: &Place<M>, prefix: u64, bucket: u64) -> bool {
+        let word = self.word(map, prefix).map_or(0, |(_, word)| map.pool().medium().load(word));
         word != 0 && word != self.encoded(prefix, bucket)
     }
 
@@ -139,11 +139,11 @@ impl Words {
 
     /// Stores and flushes the word for a bucket that begins at `prefix`, or zero, if the array has one. The caller
     /// holds the directory's lock.
-    pub(super) fn set<M: Medium>(&self, pool: &Place<M>, prefix: u64, bucket: u64) {
-        if let Some((off, word)) = self.word(pool, prefix) {
-            let medium = pool.medium();
+    pub(super) fn set<M: Medium>(&self, map: &Place<M>, prefix: u64, bucket: u64) {
+        if let Some((off, word)) = self.word(map, prefix) {
+            let medium = map.pool().medium();
             if bucket != 0 || medium.load(word) != 0 {
-                pool.touch(off);
+                map.pool().touch(off);
                 medium.store(word, self.encoded(prefix, bucket));
                 medium.flush(word);
             }
@@ -164,21 +164,21 @@ impl Words {
     /// back afterwards.
     pub(super) fn write<M: Medium>(
         &self,
-        pool: &Place<M>,
+        map: &Place<M>,
         depth: u32,
         begins: impl Fn(u64) -> u64,
     ) -> Result<Range<u64>> {
-        let old = self.own_extents(pool);
+        let old = self.own_extents(map);
         if depth == 0 {
-            pool.set_root(WORDS_ROOT, 0)?;
+            map.set_root(WORDS_ROOT, 0)?;
             self.place.store(0, Ordering::Release);
             return Ok(old);
         }
-        let medium = pool.medium();
+        let medium = map.pool().medium();
         // Until it is done.
         self.refused.store(u64::from(depth) + 1, Ordering::Relaxed);
-        let first = pool.take_directory_extents(Self::extents(pool, depth))?;
-        let words = pool.words(first * pool.extent_bytes(), 1 << depth)?;
+        let first = map.take_directory_extents(Self::extents(map, depth))?;
+        let words = map.pool().words(first * map.pool().extent_bytes(), 1 << depth)?;
         for (i, word) in (0..).zip(words) {
             let prefix: u64 = i << (64 - depth);
             let bucket = if prefix == 0 { 0 } else { begins(prefix) };
@@ -187,11 +187,11 @@ impl Words {
         medium.flush_fresh(words);
         medium.fence();
         let root = first << EXTENT_SHIFT | u64::from(depth);
-        pool.set_root(
+        map.set_root(
             WORDS_ROOT,
             root | self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT) << ROOT_SUM_SHIFT,
         )?;
-        self.set_place(pool, first, depth);
+        self.set_place(map, first, depth);
         self.refused.store(0, Ordering::Relaxed);
         Ok(old)
     }
@@ -204,12 +204,12 @@ impl Words {
 
     /// Notes the depths of directory and front for the next open, if there is an array: it makes the directory as
     /// deep from the start. An older note costs time.
-    pub(super) fn note<M: Medium>(&self, pool: &Place<M>, (depth, front): (u32, u32)) {
+    pub(super) fn note<M: Medium>(&self, map: &Place<M>, (depth, front): (u32, u32)) {
         let hint = u64::from(depth) << 8 | u64::from(front);
         if self.depth() != 0 && self.hint.load(Ordering::Relaxed) != hint {
             self.hint.store(hint, Ordering::Relaxed);
             // It fails for no pool that is open.
-            let _ = pool.note_root(HINT_ROOT, hint);
+            let _ = map.note_root(HINT_ROOT, hint);
         }
     }
 }
@@ -230,43 +230,43 @@ mod tests {
         let format =
             Format { design: 1, kind, cells, key_type, value_type, geometry, seed, max_bytes };
         let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
-        let pool: Place<Dram> = Arc::new(pool).into();
-        let words = Words::new(&pool);
+        let map: Place<Dram> = Arc::new(pool).into();
+        let words = Words::new(&map);
         assert_eq!((words.depth(), words.due(63), words.due(64)), (0, None, Some(4)));
-        assert_eq!(words.write(&pool, 9, |prefix| prefix >> 55).unwrap(), 0..0);
+        assert_eq!(words.write(&map, 9, |prefix| prefix >> 55).unwrap(), 0..0);
         assert_eq!(
             (words.due(64), words.due(1 << 11), words.due(1 << 12)),
             (Some(4), None, Some(10))
         );
 
         // Another open finds it.
-        let again = Words::new(&pool);
-        assert!(again.adopt(&pool).unwrap());
-        assert_eq!((again.depth(), again.own_extents(&pool).count()), (9, 4));
-        assert_eq!((again.get(&pool, 0), again.get(&pool, 1 << 54)), (None, None));
+        let again = Words::new(&map);
+        assert!(again.adopt(&map).unwrap());
+        assert_eq!((again.depth(), again.own_extents(&map).count()), (9, 4));
+        assert_eq!((again.get(&map, 0), again.get(&map, 1 << 54)), (None, None));
         for i in 1..1 << 9 {
-            assert_eq!(again.get(&pool, i << 55), Some(i));
-            assert!(!again.is_wrong(&pool, i << 55, i) && again.is_wrong(&pool, i << 55, i + 1));
+            assert_eq!(again.get(&map, i << 55), Some(i));
+            assert!(!again.is_wrong(&map, i << 55, i) && again.is_wrong(&map, i << 55, i + 1));
         }
-        let (_, word) = again.word(&pool, 5 << 55).unwrap();
-        let sound = pool.medium().load(word);
+        let (_, word) = again.word(&map, 5 << 55).unwrap();
+        let sound = map.pool().medium().load(word);
         for bit in 0..64 {
-            pool.medium().store(word, sound ^ 1 << bit);
-            assert_eq!(again.get(&pool, 5 << 55), None);
-            assert!(again.is_wrong(&pool, 5 << 55, 0));
+            map.pool().medium().store(word, sound ^ 1 << bit);
+            assert_eq!(again.get(&map, 5 << 55), None);
+            assert!(again.is_wrong(&map, 5 << 55, 0));
         }
-        again.set(&pool, 5 << 55, 0);
-        assert!(again.get(&pool, 5 << 55).is_none() && !again.is_wrong(&pool, 5 << 55, 7));
-        again.set(&pool, 5 << 55, 70);
-        assert_eq!(again.get(&pool, 5 << 55), Some(70));
+        again.set(&map, 5 << 55, 0);
+        assert!(again.get(&map, 5 << 55).is_none() && !again.is_wrong(&map, 5 << 55, 7));
+        again.set(&map, 5 << 55, 70);
+        assert_eq!(again.get(&map, 5 << 55), Some(70));
 
         // A root that is damaged names none.
-        let root = pool.root(WORDS_ROOT).unwrap();
+        let root = map.root(WORDS_ROOT).unwrap();
         for bit in 0..64 {
-            pool.set_root(WORDS_ROOT, root ^ 1 << bit).unwrap();
-            assert!(!Words::new(&pool).adopt(&pool).unwrap(), "{bit}");
+            map.set_root(WORDS_ROOT, root ^ 1 << bit).unwrap();
+            assert!(!Words::new(&map).adopt(&map).unwrap(), "{bit}");
         }
-        assert_eq!(again.write(&pool, 0, |_| 0).unwrap().count(), 4);
-        assert!(!Words::new(&pool).adopt(&pool).unwrap() && again.depth() == 0);
+        assert_eq!(again.write(&map, 0, |_| 0).unwrap().count(), 4);
+        assert!(!Words::new(&map).adopt(&map).unwrap() && again.depth() == 0);
     }
 }

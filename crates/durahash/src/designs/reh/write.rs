@@ -4,10 +4,10 @@ use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
-use super::{Change, Reh, Room, Updater};
+use super::{Change, Reh, Room, Sought, Updater};
 
-/// W of one bucket. What is dropped without being
-/// released broke off: the pool takes no more writes then, and nobody waits for the lock.
+/// W of one bucket. A guard that is dropped without a
+/// release broke off: the pool takes no more writes then, and no thread waits for the lock.
 pub(super) struct Guard<'a, M: Medium> {
     reh: &'a Reh<M>,
     pub(super) bucket: u64,
@@ -90,7 +90,7 @@ impl<M: Medium> Reh<M> {
     }
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
-    /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
+    /// operation that broke off, which leaves the state in DRAM behind the durable one: it must not
     /// write on.
     #[inline(always)]
     fn hold_to_write(&self, h: u64, room: Room) -> Result<Guard<'_, M>> {
@@ -117,6 +117,7 @@ impl<M: Medium> Reh<M> {
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
+    #[inline(always)]
     pub(super) fn update_slot(
         &self,
         h: u64,
@@ -144,9 +145,14 @@ impl<M: Medium> Reh<M> {
     }
 
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
-    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        let sought = self.directory.seek(h)?;
-        let found = self.look_in(h, &sought, |lock, version, _| lock.is_free_at(version))?;
+    #[inline(always)]
+    pub(super) fn look_unlocked(
+        &self,
+        h: u64,
+        room: Room,
+        sought: &Sought<'_, u32>,
+    ) -> Option<Option<u64>> {
+        let found = self.look_in(h, sought, |lock, version, _| lock.is_free_at(version))?;
         if found.is_none() && room.is_for_new() {
             let free = self.full() & !self.meta(sought.entry()).live();
             let bucket = self.bucket(sought.entry()).ok().filter(|_| free != 0)?;
@@ -155,6 +161,7 @@ impl<M: Medium> Reh<M> {
         Some(found)
     }
 
+    #[inline(always)]
     fn insert(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
         let medium = self.medium();
         self.pool.touch(held.bucket * BUCKET_BYTES);
@@ -177,6 +184,7 @@ impl<M: Medium> Reh<M> {
         held.release_changed();
     }
 
+    #[inline(always)]
     fn set(&self, held: Guard<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];

@@ -1,20 +1,20 @@
 //! Threads that change copies in the cached table while writers wait for the medium (§3.5, Figs. 6 and 7).
 //!
-//! A writer that has decided what it will do gives an order, makes its change durable, and then ends the order:
+//! A writer that has decided on its change gives an order, makes the change durable, and then ends the order:
 //!
 //! | Signal | Set by | Then |
 //! |---|---|---|
-//! | `FREE` → `CLAIMED` | writer | it writes down what shall be copied |
+//! | `FREE` → `CLAIMED` | writer | it writes down the copy to be made |
 //! | `CLAIMED` → `ORDERED` | writer | it goes on to the medium |
 //! | `ORDERED` → `TAKEN` | thread | it locks the bucket of the copy, keeps readers out, changes the copy |
 //! | `TAKEN` → `DONE` | thread | the bucket stays locked |
 //! | `TAKEN` → `REFUSED` | thread | the bucket is locked: the writer does it, when its change is durable |
 //! | `DONE` → `FREE` | writer, when its change is durable | it unlocks the bucket, so that readers see the copy |
-//! | `ORDERED` → `CLAIMED` → `FREE` | writer, when its change is durable | nobody came for it: the writer does all of it |
+//! | `ORDERED` → `CLAIMED` → `FREE` | writer, when its change is durable | no thread came for it: the writer does all of it |
 //!
 //! So no copy is seen before it is durable, or is left behind when the writer lets go of its locks in the pool,
 //! and a writer waits for a thread only while that stores a few words. Where copies of two writers share a
-//! bucket, the second may wait until what the first does is durable. It waits for nobody else: the first waits for
+//! bucket, the second may wait until the change of the first is durable. It waits for no other: the first waits for
 //! nothing but the medium, threads wait for no bucket, and they take none that a writer waits for.
 //!
 //! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, Thread};
 
-use durahash_media::{Error, Event, Medium, Place, Result};
+use durahash_media::{Error, Event, Medium, Pool, Result};
 
 use super::cached::{Cached, Copy, Tried};
 use super::planted::{Fault, planted};
@@ -119,7 +119,7 @@ impl CacheSync {
     /// [`Io`](durahash_media::ErrorKind::Io) where the system gives no more threads.
     pub(super) fn start<M: Medium>(
         count: u32,
-        pool: &Place<M>,
+        pool: &Arc<Pool<M>>,
         cached: &Arc<Cached>,
     ) -> Result<Option<Self>> {
         if count == 0 || !cached.can_be_on() {
@@ -153,7 +153,7 @@ impl CacheSync {
         Some((&self.shared.sleeps[i], self.threads[i].thread()))
     }
 
-    /// Does all that is ordered, as its thread would; whether there was something.
+    /// Does all that is ordered, as its thread would; true if there was something.
     pub(super) fn sync<M: Medium>(&self, medium: &M, cached: &Cached) -> bool {
         self.shared.take_all(self.shared.signals.iter(), medium, cached)
     }
@@ -213,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Does what is ordered by these signals; whether something is.
+    /// Does the orders of these signals; true if there are any.
     fn take_all<'a, M: Medium>(
         &self,
         signals: impl Iterator<Item = &'a Signal>,

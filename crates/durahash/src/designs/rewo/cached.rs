@@ -6,28 +6,29 @@
 //!                14-55 six bits of each slot's hash   62 the bucket does not have everything
 //!                63 a writer waits for the lock
 //! ```
-//! A lookup of what is not here reads the first 64 bytes of a bucket, and nothing else.
+//! A lookup of a hash that is not here reads the first 64 bytes of a bucket, and nothing else.
 //!
-//! Why a lookup never sees what is old, or not durable: a writer changes the copy while it holds the locks
-//! of all buckets that its hash may be in, after the slot is durable and before anybody else can see it
-//! there (or a thread does before, with readers kept out until then: `cache_sync.rs`); and a copy is made under the lock of its bucket here only if the version of the bucket that it
+//! Why a lookup never sees an old payload, or one that is not durable: a writer changes the copy while it holds the
+//! locks of all buckets that its hash may be in, after the slot is durable and before other threads can see it
+//! there (or a thread does before, with readers kept out until then: `cache_sync.rs`); and a copy is made under the
+//! lock of its bucket here only if the version of the bucket that it
 //! was read from is still the same, and no writer holds that. So a writer that comes later finds the
 //! copy, and one that came earlier has raised the version, or holds the lock. A lookup stores nothing
-//! but a mark that it hit, once, and what it copies; for that it tries the lock, and waits for nobody.
+//! but a mark that it hit, once, and its copy; for that it tries the lock, and does not wait.
 //!
 //! While the number of buckets changes, and writers may look for a copy elsewhere, none are made, and
-//! what was read is only believed if the number is the same afterwards. Copies that are in another bucket by the
-//! new number are found by nobody. They are [swept](Cached::sweep) before the number changes again, so that it
+//! a copy that was read counts only if the number is the same afterwards. Copies that are in another bucket by the
+//! new number are not found. They are [swept](Cached::sweep) before the number changes again, so that it
 //! does not bring them back as they were.
 //!
-//! A copy that would replace another is only made at one lookup in eight: what is looked up often comes here
-//! all the same, and what is not pushes less of it out, and costs its lookups no lock.
+//! A copy that would replace another is only made at one lookup in eight: hashes that are looked up often come here
+//! all the same, and others push fewer of them out, and cost their lookups no lock.
 //!
-//! The table has one bucket for each hash, unlike the paper's two. What is not here is looked up in the
+//! The table has one bucket for each hash, unlike the paper's two. A hash that is not here is looked up in the
 //! pool, unless the bucket has everything that it might have: it is [marked](Cached::leave_out), for good, before
 //! the first slot is left out or replaced. A lookup that saw it without the mark did so before that, and the slot
-//! that is left out is seen by nobody before its writer lets go of the locks in the pool. Where most buckets are
-//! marked, or the table began without what is in the pool, or has another size since, all count as marked
+//! that is left out is not seen before its writer lets go of the locks in the pool. Where most buckets are
+//! marked, or the table began without the pool's slots, or has another size since, all count as marked
 //! ([`overflow`](Cached::overflow)), and inserts do not come here.
 
 use std::cell::Cell;
@@ -141,7 +142,7 @@ pub(super) struct Cached {
     partial: AtomicU64,
     /// True if copies are made: not while the number of buckets changes.
     fills: AtomicBool,
-    /// True if nobody looks here any more.
+    /// True if no lookup comes here any more.
     stopped: AtomicBool,
     replaced: Count,
 }
@@ -160,7 +161,7 @@ impl Cached {
         })
     }
 
-    /// Of a table that nobody uses yet: so many buckets, and whether they have everything, which is
+    /// Begins a table that no thread uses yet, of so many buckets; `has_all`: they have everything, which is
     /// nothing.
     pub(super) fn begin(&self, buckets: u64, has_all: bool) {
         let buckets = self.most_of(buckets);
@@ -181,7 +182,7 @@ impl Cached {
         self.buckets.load(Ordering::SeqCst)
     }
 
-    /// Ends it for good: an operation broke off, and what it changed in the pool may be here as it was.
+    /// Ends it for good: an operation broke off, and a slot that it changed in the pool may be here as it was.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
@@ -263,7 +264,7 @@ impl Cached {
     #[inline(always)]
     fn slot_of(row: &[AtomicU64; 16], h: u64, remixed: u64) -> Option<u32> {
         let state = row[1].load(Ordering::Acquire);
-        // Zero where the tag is the same. What borrows from there may look the same and is not: `h` tells.
+        // Zero where the tag is the same. A neighbour that borrows may look the same and is not: `h` tells.
         let differs = (state >> TAG_BIT) ^ (TAG_ONES * Self::tag(remixed));
         let mut same = differs.wrapping_sub(TAG_ONES) & !differs & TAG_ONES << (TAG_BITS - 1);
         while same != 0 {
@@ -309,7 +310,7 @@ impl Cached {
     pub(super) fn look<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Looked {
         match self.seek(medium, h, remixed) {
             Some((_, Some(payload))) => Looked::Hit(payload),
-            // After the slots: what was taken out of them was so after the mark.
+            // After the slots: a slot that was taken out of them was so after the mark.
             Some((seen, None)) => {
                 let is_whole = self.is_whole(self.rows.row(Self::at(remixed, seen.buckets)));
                 if is_whole && seen.is_valid() { Looked::Absent } else { Looked::Miss }
@@ -355,7 +356,7 @@ impl Cached {
         if buckets <= ALWAYS || bits(row[1].load(Ordering::Relaxed), 0, SLOTS) != ALL {
             return true;
         }
-        // Drawn, since what is looked up may come round in a rhythm of its own.
+        // Drawn, since lookups may come round in a rhythm of their own.
         let drawn = (DRAW.get() ^ h).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         DRAW.set(drawn.wrapping_add(1));
         drawn.is_multiple_of(REPLACES)
@@ -472,12 +473,12 @@ impl Cached {
         changed.then(|| Self::at(remixed, buckets))
     }
 
-    /// Lets readers see what was changed.
+    /// Lets readers see the change.
     pub(super) fn show<M: Medium>(&self, medium: &M, bucket: u64) {
         VersionLock::new(&self.rows.row(bucket)[0]).unlock_changed(medium);
     }
 
-    /// The same, of a change of which nobody knows whether it became durable: it is forgotten, and so are the
+    /// The same, of a change that may or may not have become durable: it is forgotten, and so are the
     /// others of its bucket.
     pub(super) fn withdraw<M: Medium>(&self, medium: &M, bucket: u64) {
         let row = self.rows.row(bucket);
@@ -516,7 +517,7 @@ impl Cached {
     }
 
     /// Changes the number of buckets; how many, from the first on, are to be swept before it changes again.
-    /// `pass_writers` waits for all writers that have not seen what was stored before it.
+    /// `pass_writers` waits for all writers that have not seen the stores before it.
     pub(super) fn resize(&self, wanted: u64, pass_writers: impl FnOnce()) -> u64 {
         let (before, after) = (self.buckets(), self.most_of(wanted));
         if before == after {
@@ -567,7 +568,7 @@ impl Cached {
         }
     }
 
-    /// Calls `f` with every copy, and whether its bucket is the right one and unlocked; not with what is to be
+    /// Calls `f` with every copy, and true if its bucket is the right one and unlocked; not with copies that are to be
     /// swept from the first buckets, `unswept` of them. There are no writers meanwhile.
     pub(super) fn each(
         &self,

@@ -12,10 +12,10 @@ use super::scan::Listed;
 use super::tables::{Table, TableSet, View};
 use crate::index::Finding;
 
-/// Takes what is wrong: the invariant, the number of the bucket, and words.
+/// Takes a violation: the invariant, the number of the bucket, and words.
 type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 
-/// All buckets with the numbers of their tables, and whether a resize has migrated what belonged elsewhere.
+/// All buckets with the numbers of their tables, and true if a resize has migrated slots that belong elsewhere.
 fn with_progress(wanted: &TableSet, cursor: u64) -> impl Iterator<Item = ((usize, u64), bool)> {
     let mut at = 0;
     let buckets = wanted.all().flat_map(|(i, table)| table.numbers().map(move |n| (i, n)));
@@ -33,7 +33,7 @@ impl<M: Medium> Rewo<M> {
         let mut report = |invariant, number: u64, what: String| {
             found(Finding { invariant, off: number * BUCKET_BYTES, what });
         };
-        let block = match read_block(&self.pool) {
+        let block = match read_block(&self.map) {
             Ok(block) => block,
             Err(e) => {
                 report("REWO-1", 1, e.to_string());

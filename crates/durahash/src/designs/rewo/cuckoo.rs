@@ -88,8 +88,8 @@ impl<M: Medium> Rewo<M> {
         Ok(self.medium().load(&self.bucket(number)?.slots[slot as usize].h))
     }
 
-    /// The slots of a bucket that are live, and their hashes. What no lookup finds, or is where no slot
-    /// is used, both of which damage left, is none: that it goes makes no room.
+    /// The slots of a bucket that are live, and their hashes. A slot that no lookup finds, or that is not
+    /// used, both of which damage left, is none: its removal makes no room.
     fn hashes(&self, number: u64) -> Result<impl Iterator<Item = (u32, u64)>> {
         let (medium, bucket) = (self.medium(), self.bucket(number)?);
         let commit = self.commit(bucket);
@@ -137,7 +137,7 @@ impl<M: Medium> Rewo<M> {
             for (slot, h) in self.hashes(number)? {
                 let (owner, remixed) = (held.view.target(h), self.remix.mix(h));
                 let to = self.live_tables.pair(held.view, owner, remixed);
-                // What damage left here, or twice, does not come back to where lookups find it.
+                // A slot that damage left here, or twice, does not come back to where lookups find it.
                 let is_found =
                     || self.live_tables.places(held.view, h, remixed).all().contains(&number);
                 if owner == table || !is_found() || self.probe_all(h, &Places::of(to))?.is_some() {

@@ -70,7 +70,7 @@ const SHRINK: u64 = 30;
 pub(super) struct Resizing {
     /// The block of tables that the root names, counted in blocks.
     pub(super) block: u64,
-    /// How far the walk over the sources has come, and what of that the block says.
+    /// The position of the walk over the sources, and the one that the block has.
     pub(super) cursor: u64,
     pub(super) saved: u64,
     pub(super) prepared: Option<Prepared>,
@@ -95,8 +95,8 @@ impl Prepared {
     }
 }
 
-/// The mutex of resizes, held. An operation that breaks off under it leaves what it guards behind what
-/// is durable.
+/// The mutex of resizes, held. An operation that breaks off under it leaves the guarded state behind the
+/// durable one.
 pub(super) struct Guard<'a, M: Medium> {
     rewo: &'a Rewo<M>,
     resizing: MutexGuard<'a, Resizing>,
@@ -217,7 +217,7 @@ impl<M: Medium> Rewo<M> {
         }
     }
 
-    /// A piece of what is due, with so many buckets that are prepared or swept; whether there is more.
+    /// Does a piece of the work that is due, with so many buckets prepared or swept; true if there is more.
     fn work(&self, resizing: &mut Resizing, piece: u64) -> Result<bool> {
         self.pool.writable()?;
         self.sweep_some(resizing, piece);
@@ -264,7 +264,7 @@ impl<M: Medium> Rewo<M> {
         }
         for _ in 0..STEP_MIGRATES {
             let was_resizing = self.live_tables.load().is_resizing();
-            // Anew for each bucket: who waits for it waits for one.
+            // Anew for each bucket: a thread that waits for the mutex waits for one.
             let done = self.work(&mut self.resizing(), STEP_PIECE);
             match done {
                 Ok(true) if was_resizing && self.live_tables.load().is_resizing() => {}
@@ -277,8 +277,8 @@ impl<M: Medium> Rewo<M> {
         Ok(true)
     }
 
-    /// An insert found no room when the tables were these: makes some, or a piece of what leads there. Whether that
-    /// is its piece of a resize.
+    /// An insert found no room when the tables were these: makes some, or does a piece of the work for it. True if
+    /// that is its piece of a resize.
     pub(super) fn make_room(&self, view: View) -> Result<bool> {
         let mut resizing = self.resizing();
         self.pool.writable()?;
@@ -335,7 +335,7 @@ impl<M: Medium> Rewo<M> {
         Ok(())
     }
 
-    /// Prepares a piece of a table of so many buckets; whether it is done. One of another size is given
+    /// Prepares a piece of a table of so many buckets; true if it is done. One of another size is given
     /// back.
     fn prepare_some(&self, resizing: &mut Resizing, buckets: u64, n: u64) -> Result<bool> {
         let medium = self.medium();
@@ -345,7 +345,7 @@ impl<M: Medium> Rewo<M> {
         let mut prepared = match resizing.prepared {
             Some(prepared) => prepared,
             None => {
-                let extent = self.pool.take_unit_extents(buckets / self.per_extent())?;
+                let extent = self.map.take_unit_extents(buckets / self.per_extent())?;
                 let table = Table { first: extent * self.per_extent(), shift: buckets.ilog2() };
                 Prepared { table, done: 0 }
             }
@@ -370,7 +370,7 @@ impl<M: Medium> Rewo<M> {
         Ok(prepared.is_done())
     }
 
-    /// Gives back what was prepared.
+    /// Gives back a prepared table.
     pub(super) fn forget_prepared(&self, resizing: &mut Resizing) -> Result<()> {
         self.writers.prepares.store(false, Ordering::Relaxed);
         match resizing.prepared.take() {
@@ -451,7 +451,7 @@ impl<M: Medium> Rewo<M> {
             medium.flush(block);
             medium.fence();
         }
-        self.pool.set_root(ROOT, layout::root_word(self.remix, number))?;
+        self.map.set_root(ROOT, layout::root_word(self.remix, number))?;
         resizing.block = number;
         resizing.saved = cursor;
         Ok(())
@@ -504,7 +504,7 @@ impl<M: Medium> Rewo<M> {
         if resizing.cursor < total { Ok(()) } else { self.finish(resizing, &wanted) }
     }
 
-    /// Moves out of a bucket of table number `table` what belongs elsewhere, as many slots at once as there
+    /// Moves slots that belong elsewhere out of a bucket of table number `table`, as many at once as there
     /// is room for where they go.
     fn migrate_bucket(&self, view: View, table: usize, number: u64) -> Result<Migrated> {
         let mut held = self.hold_bucket(view, number);
@@ -560,8 +560,8 @@ impl<M: Medium> Rewo<M> {
         Ok(Migrated::Done)
     }
 
-    /// Copies a slot into one of two buckets if there is room, besides what is on its way there; whether
-    /// there was.
+    /// Copies a slot into one of two buckets; true if there was room, besides the slots on their way
+    /// there.
     fn add_move(
         &self,
         held: &mut Locks<'_, M>,
@@ -572,7 +572,7 @@ impl<M: Medium> Rewo<M> {
         let Some(to) = self.choose_beside(pair, |to| moves.taken_of(to))? else {
             return Ok(false);
         };
-        // Looked at again: now nobody else takes what is free.
+        // Looked at again: now no other thread takes free slots.
         if !held.try_take(to) || self.choose_beside([to; 2], |to| moves.taken_of(to))?.is_none() {
             return Ok(false);
         }

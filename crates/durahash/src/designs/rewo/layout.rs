@@ -161,7 +161,7 @@ impl Commit {
         self.changed(live | leaving | (has_high * (high | 1 << HIGH_BIT)))
     }
 
-    /// Without a slot, whether it was being moved or not.
+    /// Without a slot, being moved or not.
     #[inline(always)]
     pub(super) const fn without(self, slot: u32) -> Self {
         self.keep(self.live() & !(1 << slot), self.leaving())
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_words_say_what_they_were_made_of() {
+    fn commit_words_give_their_parts_back() {
         for has_high in [false, true] {
             assert_eq!(commit(0, 0, has_high), Commit(0), "zeros are an empty bucket");
             for (live, leaving) in [(0, 0), (0x7fff, 0x7fff), (0x1234, 0x0010), (1, 1)] {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_library_wrote_has_four_bits_of_each_hash() {
+    fn words_of_an_older_library_have_four_bits_of_each_hash() {
         let older = commit(1, 0, false).with(1, 0, true);
         assert!((0..4).all(|high| older.may_hold(high << 4) & 3 == 3));
         let newer = commit(1, 0, true).with(1, 0, false);

@@ -18,8 +18,8 @@ pub(super) const MOVES: usize = 8;
 const HELD: usize = MOVES + 1;
 const _: () = assert!(HELD >= PLACES + 2);
 
-/// W of some locks. What is dropped without being released broke off: the pool takes no more writes
-/// then, and nobody waits for the locks.
+/// W of some locks. Locks that are dropped without a release broke off: the pool takes no more writes
+/// then, and no thread waits for them.
 pub(super) struct Locks<'a, M: Medium> {
     rewo: &'a Rewo<M>,
     pub(super) view: View,
@@ -72,7 +72,7 @@ impl<'a, M: Medium> Locks<'a, M> {
         }
     }
 
-    /// Takes the lock of one more bucket, unless another writer has it, or nobody may write any more.
+    /// Takes the lock of one more bucket, unless another writer has it, or the pool takes no more writes.
     pub(super) fn try_take(&mut self, bucket: u64) -> bool {
         let stripe = self.rewo.stripe(bucket);
         if !self.stripes[..self.count].contains(&stripe) {
@@ -81,7 +81,7 @@ impl<'a, M: Medium> Locks<'a, M> {
                 return false;
             }
             if self.rewo.pool.writable().is_err() {
-                // It may come from an operation that broke off: nobody must write on.
+                // It may come from an operation that broke off: no thread must write on.
                 lock.unlock_unchanged(self.rewo.medium());
                 return false;
             }
@@ -127,7 +127,7 @@ impl<'a, M: Medium> Locks<'a, M> {
         self.bucket_count = buckets;
     }
 
-    /// Lets go of everything; what was changed is durable.
+    /// Lets go of everything; all changes are durable.
     #[track_caller]
     pub(super) fn release(mut self) {
         self.release_since((0, 0));

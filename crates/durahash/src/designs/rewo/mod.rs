@@ -1,12 +1,12 @@
-//! Rewo-Hash: a cuckoo table on the medium that is written without logs, and a bounded copy of what is
-//! looked up often in DRAM.
+//! Rewo-Hash: a cuckoo table on the medium that is written without logs, and a bounded copy in DRAM of slots
+//! that are looked up often.
 //!
 //! # Paper
 //! Zexuan Li, Kaixin Huang: *A Read-Efficient and Write-Optimized Hash Table for Intel Optane DC
 //! Persistent Memory* (Rewo-Hash). Kept: 256-byte buckets whose bitmap, lock map and fingerprints are
 //! metadata beside the slots (§3.2), two buckets for a hash and at most two evictions (§3.1, §3.4),
 //! lookups that ask the cached table first (§3.3), writes without logs, slots past the processor's cache
-//! (§3.4), a cached table that is never ahead of what is durable (§3.5), resizing by tables that are
+//! (§3.4), a cached table that is never ahead of the medium (§3.5), resizing by tables that are
 //! added, with a full rebuild after sixteen, shared by writers and background work (§3.6), recovery by
 //! the lock map (§3.7, Algorithm 6).
 //!
@@ -51,10 +51,10 @@
 //! | resize begins | a block of tables, written aside | flush, fence | nothing names it |
 //! | | root word | flush, drain | begun; nothing has moved yet |
 //! | progress | a block with a larger cursor, written aside; root word | the same | buckets before the cursor need not be looked at again |
-//! | resize ends | a block without what was given up, written aside; root word | the same | ended; what nothing names is free |
+//! | resize ends | a block without what was given up, written aside; root word | the same | ended; space that nothing names is free |
 //! | recovery | commit words without doubles and marks | flush, drain | any of them: recovered again |
 //!
-//! An eviction, a migration and what makes room are moves, all of them; several slots of a bucket move
+//! Evictions, migrations and the steps that make room are moves, all of them; several slots of a bucket move
 //! together, with as many fences as one. An update changes the slot where
 //! it is, so two copies never differ.
 //!
@@ -68,19 +68,19 @@
 //! Locks are an array of version words in DRAM that the buckets share (`locks.rs`).
 //! Readers: tables, versions of all buckets that the hash may be in, tables again, the buckets, versions.
 //! A move needs no X of the bucket that it goes to: as long as both copies are live they are equal, and
-//! who misses both has seen the old one be cleared, under X of its bucket.
+//! a reader that misses both has seen the old one be cleared, under X of its bucket.
 //! Writers take the locks of all buckets of the hash in ascending order and look at the tables again; the
 //! locks of other buckets, for moves, are tried only, after which all is let go and begun again.
-//! Who changes the tables holds the mutex of resizes and none of the locks, and takes each of them once
+//! A change of the tables holds the mutex of resizes and none of the locks, and takes each of them once
 //! after the switch: so all writers that go by the tables before are done, and readers begin again,
 //! before the first slot is migrated, or a table is given up. That mutex is taken before locks.
 //! In which order the buckets are looked into is a matter of speed: during a resize first those where the
 //! walk has yet to come by, else those for new slots.
-//! How far a resize has come is told every few buckets (`LiveTables::pass`). Who reads that leaves out the sources
+//! How far a resize has come is told every few buckets (`LiveTables::pass`). A reader of that leaves out the sources
 //! before it: all of their slots have come to where they go, under versions that are read later, and nothing
 //! comes back, as only what a table owns is put or evicted into its buckets. Two writers of one hash of whom
 //! one leaves out sources meet at the locks of the buckets for new slots, which both take.
-//! No operation waits for more than the migration of a bucket: who finds the mutex taken leaves that to its
+//! No operation waits for more than the migration of a bucket: one that finds the mutex taken leaves that to its
 //! holder, as long as the walk is ahead of the inserts, and else migrates one bucket when it has it. Only where
 //! an insert finds no room does it help until there is some: how rare that is, `grow.rs` says. A step in the
 //! background that needs space for a table, and there is none, answers that nothing is waiting.
@@ -92,7 +92,7 @@
 //!   and evicts where there is none.
 //! - Versions in DRAM instead of hardware transactions and of locks in the lock map, which is the mark of
 //!   a move and nothing else.
-//! - A move marks its source first. Recovery looks for the double of what is marked everywhere where it
+//! - A move marks its source first. Recovery looks for the double of a marked slot everywhere where it
 //!   may be, and drops no slot that is marked without a double.
 //! - Both buckets of a hash are in one region of 512 buckets, so that iteration can give every key
 //!   exactly once while keys move (`tables.rs`): a region is read as it is at one instant.
@@ -102,8 +102,8 @@
 //!   rebuild: that begins before the other has ended, and its slots may be in three tables.
 //! - A shrink is its own resize, of the last table, and a rebuild into half of one.
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
-//!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: the
-//!   threads for that (§3.5, Figs. 6 and 7) are an option (`cache_sync.rs`); nobody waits for one that sleeps,
+//!   two within its bound. The writer of a slot changes its copy, before other threads can see the slot: the
+//!   threads for that (§3.5, Figs. 6 and 7) are an option (`cache_sync.rs`); no writer waits for one that sleeps,
 //!   but for one that has begun.
 //!   Where its size follows the other tables, copies that are in another bucket since then are dropped
 //!   piece by piece, and no other change of its size begins before.
@@ -125,18 +125,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Event, Medium, Place, Reserved, Result, Version, VersionLock};
+use durahash_media::{Event, Medium, Place, Pool, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::growth::Count;
 use crate::index::{
-    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
+    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
+    last_read, operation,
 };
 use crate::util::counter::Counter;
 use cache_sync::CacheSync;
 use cached::{Cached, Looked};
 use layout::{BUCKET_BYTES, Commit, Fingerprints};
 use planted::planted;
-use tables::{LiveTables, PLACES, Places};
+use tables::{LiveTables, PLACES, Places, View};
 
 #[doc(hidden)]
 pub use cache_sync::SYNC_BY_CALLS;
@@ -178,7 +179,9 @@ pub struct Cache {
 pub struct Rewo<M: Medium> {
     /// First, so that its threads have ended when the others are dropped.
     cache_sync: Option<CacheSync>,
-    pool: Place<M>,
+    pool: Arc<Pool<M>>,
+    /// The map's part of the pool.
+    map: Place<M>,
     live_tables: LiveTables,
     /// Locks of buckets: that of a bucket is found by the lowest bits of its number.
     locks: Reserved<1>,
@@ -272,6 +275,17 @@ impl<M: Medium> Rewo<M> {
         }
     }
 
+    /// The places of a hash, of which everything that an operation touches is on its way.
+    #[inline(always)]
+    fn approach(&self, h: u64, view: View) -> Places {
+        let remixed = self.remix.mix(h);
+        self.cached.prefetch(remixed);
+        let places = self.live_tables.places(view, h, remixed);
+        self.prefetch_buckets(&places);
+        places.all().iter().for_each(|number| self.locks.prefetch(self.stripe(*number)));
+        places
+    }
+
     /// The slot of `h` in one bucket. The caller holds W, or validates the version afterwards.
     #[inline(always)]
     fn probe(&self, h: u64, number: u64) -> Result<Option<Hit>> {
@@ -330,6 +344,13 @@ impl<M: Medium> Rewo<M> {
         self.medium().event(Event::Look);
         let places = self.live_tables.places(view, h, remixed);
         self.prefetch_buckets(&places);
+        let (versions, found) = self.glance_at(h, view, &places)?;
+        self.are_valid(&places, &versions).then_some((places, versions, found))
+    }
+
+    /// The same at places that were told under a view, before it is said that the versions are valid.
+    #[inline(always)]
+    fn glance_at(&self, h: u64, view: View, places: &Places) -> Option<(Versions, Option<Hit>)> {
         let mut versions = [None; PLACES];
         for (number, version) in places.all().iter().zip(&mut versions) {
             *version = Some(self.lock_of(*number).try_read(self.medium())?);
@@ -337,8 +358,8 @@ impl<M: Medium> Rewo<M> {
         if !planted(Fault::TablesOnce) && !self.live_tables.is_current(view) {
             return None;
         }
-        let found = self.probe_all(h, &places).ok()?;
-        self.are_valid(&places, &versions).then_some((places, versions, found))
+        let found = self.probe_all(h, places).ok()?;
+        Some((versions, found))
     }
 
     /// Makes a copy of what was found in the cached table, unless a writer came meanwhile.
@@ -415,9 +436,9 @@ impl<M: Medium> Rewo<M> {
 }
 
 impl<M: Medium> Rewo<M> {
-    /// Changes the copies that writers have ordered and nobody has changed yet, as a thread of
-    /// [`sync_threads`](Cache::sync_threads) would; whether there were any. What waits for nobody, and is not
-    /// seen before the writers have made their changes durable.
+    /// Changes the copies that writers have ordered and no thread has changed yet, as a thread of
+    /// [`sync_threads`](Cache::sync_threads) would; true if there were any. It waits for no thread, and readers do not
+    /// see the copies before the writers have made their changes durable.
     #[doc(hidden)]
     pub fn sync_copies(&self) -> bool {
         let cache_sync = self.cache_sync.as_ref();
@@ -431,11 +452,7 @@ impl<M: Medium> IndexBase for Rewo<M> {
     fn prefetch(&self, h: &[u64]) {
         let view = self.live_tables.load();
         for h in h {
-            let remixed = self.remix.mix(*h);
-            self.cached.prefetch(remixed);
-            let places = self.live_tables.places(view, *h, remixed);
-            self.prefetch_buckets(&places);
-            places.all().iter().for_each(|number| self.locks.prefetch(self.stripe(*number)));
+            self.approach(*h, view);
         }
     }
 
@@ -443,14 +460,24 @@ impl<M: Medium> IndexBase for Rewo<M> {
         self.scan_unit(at, out)
     }
 
+    fn position(&self, h: u64) -> u64 {
+        self.remix.mix(h)
+    }
+
+    /// In ascending order the first region of another index would be full long before its tables are.
+    fn walk_order(&self) -> WalkOrder {
+        let wanted = self.live_tables.wanted(self.live_tables.load());
+        WalkOrder::Reversed(wanted.region_bits())
+    }
+
     fn step(&self) -> Result<bool> {
         self.work_in_background()
     }
 
     fn close(&self) {
-        self.pool.save(recover::SAVED, self.live.get() + 1);
+        self.map.save(recover::SAVED, self.live.get() + 1);
         if self.pool.writable().is_ok() {
-            // What is not given back now is found to be free at the next open.
+            // A table that is not given back now is found to be free at the next open.
             let _ = self.forget_prepared(&mut self.resizing());
         }
     }
@@ -493,7 +520,15 @@ impl<M: Medium> Index for Rewo<M> {
         Ok(found)
     }
 
-    fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        operation(self.medium(), || self.look_unlocked(h, room))
+    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+        let view = self.live_tables.load();
+        self.medium().event(Event::Look);
+        let mut places = [const { Places::none() }; PREFETCHED];
+        for (h, places) in h.iter().zip(&mut places) {
+            *places = self.approach(*h, view);
+        }
+        for (((h, room), out), places) in h.iter().zip(rooms).zip(out).zip(&places) {
+            *out = operation(self.medium(), || self.look_unlocked(*h, *room, view, places));
+        }
     }
 }

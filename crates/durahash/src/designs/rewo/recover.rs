@@ -1,7 +1,7 @@
 //! Opening.
 //!
 //! The root names the block of tables. After a clean close that is all. Else the commit word of every
-//! bucket is read, and what was being moved is dealt with: Algorithm 6, but that a slot which is leaving is
+//! bucket is read, and moves that were under way are ended: Algorithm 6, but that a slot which is leaving is
 //! dropped only if it has a double, wherever that may be, and all of them before the first operation.
 
 use std::sync::{Arc, Mutex};
@@ -47,13 +47,13 @@ impl<M: Medium> Rewo<M> {
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full); [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
-    pub fn create(pool: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
-        let pool = pool.into();
-        let per_extent = pool.extent_bytes() / BUCKET_BYTES;
-        let extent = pool.take_directory_extents(1)?;
-        let first = pool.take_unit_extents(1)? * per_extent;
+    pub fn create(map: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
+        let map = map.into();
+        let per_extent = map.pool().extent_bytes() / BUCKET_BYTES;
+        let extent = map.take_directory_extents(1)?;
+        let first = map.take_unit_extents(1)? * per_extent;
         let table = Table { first, shift: per_extent.ilog2() };
-        let rewo = Self::new(pool, cache, &TableSet::one(table))?;
+        let rewo = Self::new(map, cache, &TableSet::one(table))?;
         let medium = rewo.medium();
         for number in first..first + per_extent {
             let bucket = rewo.bucket(number)?;
@@ -75,17 +75,17 @@ impl<M: Medium> Rewo<M> {
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the block of tables is damaged;
     /// [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
-    pub fn open(pool: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
-        Self::read(pool.into(), cache)?()
+    pub fn open(map: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
+        Self::read(map.into(), cache)?()
     }
 
     /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
-    pub(crate) fn read(pool: Place<M>, cache: Cache) -> Result<impl FnOnce() -> Result<Self>> {
-        let mut found = read_block(&pool)?;
-        let rewo = Self::new(pool, cache, &found.wanted)?;
+    pub(crate) fn read(map: Place<M>, cache: Cache) -> Result<impl FnOnce() -> Result<Self>> {
+        let mut found = read_block(&map)?;
+        let rewo = Self::new(map, cache, &found.wanted)?;
         let slots: u64 = found.wanted.all().map(|(_, table)| table.buckets()).sum();
         let slots = slots * u64::from(SLOTS);
-        let saved = rewo.pool.saved(SAVED).filter(|_| rewo.pool.was_clean());
+        let saved = rewo.map.saved(SAVED).filter(|_| rewo.pool.was_clean());
         let saved = saved.and_then(|saved| saved.checked_sub(1)).filter(|live| *live <= slots);
         let mut is_behind = false;
         let scanned = match saved {
@@ -98,7 +98,7 @@ impl<M: Medium> Rewo<M> {
         };
         rewo.live.add(scanned.live as i64);
         Ok(move || {
-            // Before the first store, and before what a process that was killed left in caches is built upon.
+            // Before the first store, and before stores are relied on that a killed process left in caches.
             rewo.pool.begin()?;
             rewo.undo_moves(&scanned.leaving)?;
             {
@@ -106,7 +106,7 @@ impl<M: Medium> Rewo<M> {
                 resizing.block = found.number;
                 (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
                 if is_behind && rewo.pool.writable().is_ok() {
-                    // After a clean close nobody would look again.
+                    // After a clean close no open would look again.
                     rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
                 }
                 rewo.live_tables.pass(&found.wanted, found.cursor);
@@ -124,8 +124,9 @@ impl<M: Medium> Rewo<M> {
         })
     }
 
-    fn new(pool: Place<M>, cache: Cache, wanted: &TableSet) -> Result<Self> {
-        let format = pool.format();
+    fn new(map: Place<M>, cache: Cache, wanted: &TableSet) -> Result<Self> {
+        let pool = Arc::clone(map.pool());
+        let format = map.format();
         let slots = slots_of(format, SLOTS, "Rewo-Hash has 2 to 15 slots a bucket")?;
         let bytes = pool.max_bytes();
         let locks = (bytes / LOCK_BYTES).clamp(LOCKS_MIN, LOCKS_MAX);
@@ -146,6 +147,7 @@ impl<M: Medium> Rewo<M> {
             live: Counter::default(),
             writers: Writers::default(),
             pool,
+            map,
         })
     }
 
@@ -242,8 +244,8 @@ impl<M: Medium> Rewo<M> {
     pub(super) fn unnamed(&self, tables: &[Table], block: u64) -> Vec<u64> {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         let is_named = |extent: &u64| tables.iter().any(|table| table.has(extent * per_extent));
-        let units = self.pool.unit_extents().into_iter().filter(|extent| !is_named(extent));
-        let directories = self.pool.directory_extents().into_iter();
+        let units = self.map.unit_extents().into_iter().filter(|extent| !is_named(extent));
+        let directories = self.map.directory_extents().into_iter();
         units.chain(directories.filter(|extent| *extent != block / per_extent)).collect()
     }
 
@@ -306,12 +308,13 @@ pub(super) struct TablesBlock {
 ///
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
-pub(super) fn read_block<M: Medium>(pool: &Place<M>) -> Result<TablesBlock> {
+pub(super) fn read_block<M: Medium>(map: &Place<M>) -> Result<TablesBlock> {
+    let pool = map.pool();
     let medium = pool.medium();
-    let mix = remix_of(pool.format().seed);
+    let mix = remix_of(map.format().seed);
     let per_extent = pool.extent_bytes() / BUCKET_BYTES;
-    let number = layout::block_of(mix, pool.root(ROOT)?)
-        .filter(|block| pool.directory_extents().contains(&(block / per_extent)))
+    let number = layout::block_of(mix, map.root(ROOT)?)
+        .filter(|block| map.directory_extents().contains(&(block / per_extent)))
         .ok_or_else(|| Error::corrupt("the root of the tables", 256))?;
     let off = number * BUCKET_BYTES;
     let corrupt = || Error::corrupt("the block of tables", off);
@@ -329,7 +332,7 @@ pub(super) fn read_block<M: Medium>(pool: &Place<M>) -> Result<TablesBlock> {
     if !(resize.needs()..=TABLES).contains(&count) {
         return Err(corrupt());
     }
-    let units = pool.unit_extents();
+    let units = map.unit_extents();
     for (i, (entry, table)) in words[2..].iter().zip(&mut wanted.tables).enumerate() {
         let is_used = resize.has(count, i);
         if is_used != (*entry != 0) {

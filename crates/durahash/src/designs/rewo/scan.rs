@@ -46,7 +46,7 @@ impl<M: Medium> Rewo<M> {
             if !self.live_tables.is_current(view) {
                 continue;
             }
-            let bits = wanted.all().map(|(_, table)| table.region_bits()).max().unwrap_or(0);
+            let bits = wanted.region_bits();
             let unit = Unit { view, wanted, at, bits };
             let done = if tries < READ_TRIES {
                 self.collect(&unit, out)

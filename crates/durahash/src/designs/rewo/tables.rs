@@ -159,6 +159,11 @@ impl TableSet {
         self.tables.into_iter().enumerate().filter_map(|(i, table)| Some((i, table?)))
     }
 
+    /// How many bits tell the regions of the largest table apart.
+    pub(super) fn region_bits(&self) -> u32 {
+        self.all().map(|(_, table)| table.region_bits()).max().unwrap_or(0)
+    }
+
     /// Buckets of all tables but those behind.
     pub(super) fn buckets(&self) -> u64 {
         self.all().filter(|(i, _)| *i < TABLES).map(|(_, table)| table.buckets()).sum()
@@ -270,8 +275,8 @@ pub(super) struct LiveTables {
     passed: Passed,
 }
 
-/// The first bucket of the walk over the sources that may still have what belongs elsewhere: its table's
-/// number above, and its own within the table below. Behind it no operation looks for what has moved.
+/// The first bucket of the walk over the sources that may still have slots that belong elsewhere: its table's
+/// number above, and its own within the table below. Before it no operation looks for slots that have moved.
 /// Off the line of the state: it is stored to all through a resize.
 #[repr(align(128))]
 struct Passed(AtomicU64);
@@ -303,7 +308,7 @@ impl LiveTables {
         for (entry, table) in self.bank(View(next)).iter().zip(wanted.tables) {
             entry.store(table.map_or(0, Table::to_entry), Ordering::Release);
         }
-        // Before the state: who sees these tables does not see how far a walk over others came.
+        // Before the state: a thread that sees these tables does not see how far a walk over others came.
         if !planted(Fault::PassedKept) {
             self.passed.0.store(0, Ordering::Relaxed);
         }
@@ -311,8 +316,8 @@ impl LiveTables {
         self.state.store(word, Ordering::SeqCst);
     }
 
-    /// The walk over the sources of these tables, which are in use, has come to a position: what belonged
-    /// elsewhere in the buckets before it is there, durably, and nothing comes back.
+    /// The walk over the sources of these tables, which are in use, has come to a position: slots of the buckets
+    /// before it that belong elsewhere are there, durably, and nothing comes back.
     pub(super) fn pass(&self, wanted: &TableSet, at: u64) {
         if let Some((table, number)) = wanted.source(at) {
             let first = wanted.tables[table].map_or(0, |table| table.first);
@@ -503,7 +508,7 @@ mod tests {
 
     /// Both buckets of a pair are behind the walk, or lookups go there.
     #[test]
-    fn what_the_walk_has_passed_is_not_looked_at_again() {
+    fn buckets_that_the_walk_has_passed_are_not_looked_at_again() {
         let mix = hash::WordMix::new(7);
         for resize in
             [Resize::Grow, Resize::Shrink, Resize::Rebuild, Resize::Overtake, Resize::Again]

@@ -8,6 +8,7 @@ use super::cuckoo::Room as Made;
 use super::layout::{BUCKET_BYTES, Fingerprints};
 use super::locks::Locks;
 use super::planted::{Fault, planted};
+use super::tables::{Places, View};
 use super::{Change, Hit, Rewo, Room, Updater};
 
 /// The state in which an operation left its bucket, for the maintenance after it.
@@ -71,8 +72,15 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
-    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        let (places, versions, found) = self.glance(h, self.remix.mix(h))?;
+    #[inline(always)]
+    pub(super) fn look_unlocked(
+        &self,
+        h: u64,
+        room: Room,
+        view: View,
+        places: &Places,
+    ) -> Option<Option<u64>> {
+        let (versions, found) = self.glance_at(h, view, places)?;
         let is_free = |(number, version): (&u64, &Option<Version>)| {
             version.is_some_and(|version| self.lock_of(*number).is_free_at(version))
         };

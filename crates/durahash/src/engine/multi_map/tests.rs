@@ -47,11 +47,12 @@ fn with_list() -> Handle<Multi> {
         verify: false,
     };
     let pool = open::create_on(Dram::new(1 << 20).unwrap(), &spec).unwrap();
-    let map = pool.handle::<Multi>(0, None).unwrap();
+    let handle = pool.handle::<Multi>(0, None).unwrap();
+    let map = &*handle.engine;
     (0..LISTED).for_each(|i| map.add(KEY, &[i]).unwrap());
     assert_eq!((map.lists().unwrap(), map.count(KEY).unwrap()), (1, u64::from(LISTED)));
-    assert!(findings(&map).is_empty());
-    map
+    assert!(findings(map).is_empty());
+    handle
 }
 
 /// Adds a value of `key` as one of the key that `keys` mean; its name.
@@ -73,30 +74,33 @@ fn findings(map: &Engine<Multi>) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn a_list_of_two_keys_is_found() {
-    let map = with_list();
+    let handle = with_list();
+    let map = &*handle.engine;
     let h = |key: &[u8]| map.records.hash(key);
     let other = (0..u8::MAX).map(|i| [i]).find(|key| h(key) == h(KEY)).unwrap();
-    let name = add_as(&map, &other, &OneKey);
+    let name = add_as(map, &other, &OneKey);
     assert!(is_damage(&map.each_value(KEY, &mut |_| Ok(())).unwrap_err()));
-    assert_eq!(findings(&map), [("MAP-3", offset(name))]);
+    assert_eq!(findings(map), [("MAP-3", offset(name))]);
 }
 
 #[test]
 fn a_list_beside_slots_of_its_key_is_found() {
-    let map = with_list();
-    add_as(&map, KEY, &Among(&[]));
-    let found = findings(&map);
+    let handle = with_list();
+    let map = &*handle.engine;
+    add_as(map, KEY, &Among(&[]));
+    let found = findings(map);
     assert!(matches!(found[..], [("MAP-2", _)]), "{found:?}");
 }
 
 #[test]
 fn two_lists_of_a_key_are_found() {
-    let map = with_list();
+    let handle = with_list();
+    let map = &*handle.engine;
     let mut names = Vec::new();
     for _ in 0..LISTED {
-        names.push(add_as(&map, KEY, &Among(&names)));
+        names.push(add_as(map, KEY, &Among(&names)));
     }
     assert_ne!(map.count(KEY).unwrap(), map.each_value(KEY, &mut |_| Ok(())).unwrap());
-    let found = findings(&map);
+    let found = findings(map);
     assert!(matches!(found[..], [("MAP-2", _)]), "{found:?}");
 }

@@ -304,7 +304,7 @@ impl World {
             let post = &mut self.posts[slot as usize];
             if post.completion != 0 {
                 post.error = Some(ErrorKind::NodeLost { node });
-                // What goes to other nodes takes effect before that.
+                // Verbs to other nodes take effect before that.
                 let deadline = self.now + self.options.deadline_ns * PS_PER_NS;
                 let at = post.completes.max(deadline);
                 self.complete_at(slot, at);

@@ -62,7 +62,7 @@ impl<M: Medium> MultiPea<M> {
             *dead = self.append(held, (number, bucket, slot), h, payload)?;
             return Ok(Tried::Added(number));
         }
-        let free = self.shape.used & !head.live();
+        let free = self.shape().used & !head.live();
         if free.count_ones() > 1 {
             self.insert_into(held, bucket, number, h, payload);
             return Ok(Tried::Added(number));

@@ -22,13 +22,13 @@ impl<M: Medium> MultiPea<M> {
         let mut beyond = 0;
         for (prefix, place) in segments {
             let mut homes: HashMap<u64, u32> = HashMap::new();
-            for number in 0..self.shape.buckets() {
+            for number in 0..self.shape().buckets() {
                 let head = self.head(self.bucket(place.number(), number)?);
                 let off = self.offset(place.number()) + u64::from(number) * BUCKET_BYTES;
                 if head.has_stray_lists() {
                     report("PEA-7", off, "a list in a slot that is not live".to_owned());
                 }
-                if head.live() & !self.shape.used != 0 || head.live() == self.shape.used {
+                if head.live() & !self.shape().used != 0 || head.live() == self.shape().used {
                     report("PEA-7", off, "no slot is free".to_owned());
                 }
             }

@@ -18,7 +18,7 @@ impl<M: Medium> MultiPea<M> {
         keys: &dyn Keys,
     ) -> Result<Option<u16>> {
         let medium = self.medium();
-        if self.shape.used & !head.live() == 0 {
+        if self.shape().used & !head.live() == 0 {
             return Ok(None);
         }
         let mut left = head.live() & !head.lists();
@@ -26,7 +26,7 @@ impl<M: Medium> MultiPea<M> {
         for i in BitMask(left) {
             hashes[i as usize] = medium.load(&bucket.slots[i as usize].h);
         }
-        // What is damaged is compacted with nothing: it does not keep others out of the bucket.
+        // A damaged slot is compacted with no other: it does not keep others out of the bucket.
         let are_same =
             |a, b| keys.are_same(self.payload(bucket, a), self.payload(bucket, b)).unwrap_or(false);
         let mut most = 0_u16;

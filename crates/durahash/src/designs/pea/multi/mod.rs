@@ -10,8 +10,8 @@
 //! (compaction). A bucket whose keys all differ is full with one slot less than that of a map.
 //!
 //! # Commit steps
-//! As in the [module docs](super), whose rows for insert and remove hold for values in slots. What is in
-//! a bucket stays in it, so only the first value of a hash may have to clear end bits.
+//! As in the [module docs](super), whose rows for insert and remove hold for values in slots. Entries of
+//! a bucket stay in it, so only the first value of a hash may have to clear end bits.
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
@@ -48,7 +48,8 @@ use durahash_media::{Medium, Result};
 use super::layout::{Bucket, Head};
 use super::{Entry, MultiPea};
 use crate::index::{
-    Finding, Gone, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
+    Finding, Gone, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values,
+    WalkOrder, operation,
 };
 
 /// The slots of a key in its bucket.
@@ -111,6 +112,10 @@ impl<M: Medium> IndexBase for MultiPea<M> {
             }));
         }
         Ok(next)
+    }
+
+    fn walk_order(&self) -> WalkOrder {
+        self.directory.walk_order(&self.writers.growth)
     }
 
     fn mend(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::designs::pea::{Hit, MultiPea};
 use crate::index::{Keys, MultiReader, Values};
 
 impl<M: Medium> MultiPea<M> {
-    /// The bucket in which a lookup found a hash: of another segment only if what it saw is not valid
+    /// The bucket in which a lookup found a hash: of another segment only if the lookup is not valid
     /// any more.
     fn bucket_of(&self, h: u64, found: Hit) -> Result<&Bucket> {
         self.bucket(self.find(h).number(), found.bucket)

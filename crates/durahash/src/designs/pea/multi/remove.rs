@@ -140,7 +140,7 @@ impl<M: Medium> MultiPea<M> {
         (name, gone): (u64, usize),
     ) -> Result<Option<u64>> {
         let medium = self.medium();
-        let has_room = self.shape.used & !self.head(bucket).live() != 0;
+        let has_room = self.shape().used & !self.head(bucket).live() != 0;
         let (mut count, mut other) = (0, None);
         self.walk(h, list, &|| true, &mut |buffer| {
             for i in buffer.state.positions().take(3) {

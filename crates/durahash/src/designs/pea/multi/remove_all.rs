@@ -60,7 +60,7 @@ impl<M: Medium> MultiPea<M> {
         Ok(count)
     }
 
-    /// Removes the slots of a hash in one bucket, damaged or not; whether there were any.
+    /// Removes the slots of a hash in one bucket, damaged or not; true if there were any.
     pub(super) fn wipe_bucket(&self, h: u64, gone: Gone<'_>) -> Result<bool> {
         let medium = self.medium();
         let mut held = self.hold_to_write(h, Room::None)?;

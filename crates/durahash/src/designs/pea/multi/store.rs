@@ -19,7 +19,7 @@ impl<M: Medium> MultiPea<M> {
     ) {
         let medium = self.medium();
         held.touch(number);
-        let free = self.shape.used & !head.live();
+        let free = self.shape().used & !head.live();
         let near = free & LINES[0];
         let i = if near != 0 { near } else { better::<true>(free) }.trailing_zeros();
         let slot = &bucket.slots[i as usize];
@@ -27,7 +27,7 @@ impl<M: Medium> MultiPea<M> {
         medium.store(&slot.h, h);
         medium.flush(slot);
         let with = if is_list { head.with_list(i, h) } else { head.with(i, h) };
-        // Not yet the fingerprints of what goes: it is found until the commit.
+        // Not yet the fingerprints of slots that go: they are found until the commit.
         medium.store(&bucket.head[1], with.0[1]);
         if !medium.same_line_order() {
             medium.flush(&bucket.head[1]);
@@ -87,7 +87,7 @@ impl<M: Medium> MultiPea<M> {
     /// Gives buffers back that nothing names.
     pub(super) fn free_buffers(&self, offs: impl IntoIterator<Item = u64>) {
         for off in offs {
-            // The operation has its result; what cannot be freed now is found by the next sweep.
+            // The operation has its result; the next sweep finds buffers that cannot be freed now.
             let _ = self.pool.free_block(off);
         }
     }

@@ -1,4 +1,4 @@
-//! An index in memory that processes share: `cargo run -p durahash-remote --example shared -- DIR`.
+//! An index in memory that processes share: `cargo run -p durahash-examples --bin shared -- DIR`.
 //!
 //! The first run makes a fabric of two nodes in DIR and an index on it; each further run attaches and
 //! adds to it. Remove DIR to begin anew.
@@ -15,7 +15,8 @@ const KEYS: u64 = 10_000;
 
 fn main() -> Result<()> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm/durahash-example".into());
-    let options = LocalOptions { node_bytes: vec![64 << 20; 2], ..LocalOptions::default() };
+    let mut options = LocalOptions::default();
+    options.node_bytes = vec![64 << 20; 2];
     let (local, new) = match Local::create(Path::new(&dir), &options) {
         Err(e) if matches!(e.kind(), ErrorKind::Exists) => {
             (Local::attach(Path::new(&dir), None)?, false)

@@ -1,5 +1,5 @@
 //! Operations per second on memory of this host, by threads and by processes:
-//! `cargo run --release -p durahash-remote --example throughput`.
+//! `cargo bench -p durahash-remote --bench throughput`.
 //!
 //! Each thread or process is a client with 32 operations under way. Threads share memory of this process,
 //! processes a directory of files in `/dev/shm`, or in the system's place for temporary files. Medians
@@ -70,7 +70,8 @@ fn run(clients: u64, processes: bool) -> Result<[f64; 6]> {
     let place = if shared.is_dir() { shared.into() } else { env::temp_dir() };
     let dir = tempfile::tempdir_in(place).map_err(|e| failed("making a directory", e))?;
     let files = dir.path().join("fabric");
-    let options = LocalOptions { node_bytes: vec![256 << 20], ..LocalOptions::default() };
+    let mut options = LocalOptions::default();
+    options.node_bytes = vec![256 << 20];
     let local =
         if processes { Local::create(&files, &options)? } else { Local::anonymous(&options)? };
     // The maker leaves: a client that is idle without showing life would hold others up.
