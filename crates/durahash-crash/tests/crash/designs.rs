@@ -268,13 +268,13 @@ macro_rules! accept {
 
 accept! {
     ACCEPTED {
-        "note" "pool.note_root(HINT_ROOT, hint)" [Drop Delay SwapAcrossFence]
+        "note" "map.note_root(HINT_ROOT, hint)" [Drop Delay SwapAcrossFence]
             "a hint: what is older costs time only"
-        "take_extent" "self.pool.set_root(TAKEN_ROOT, count.sat" [Drop Delay]
+        "take_extent" "self.map.set_root(TAKEN_ROOT, count.sat" [Drop Delay]
             "a crash that forgets to count one extent loses nothing: planted_reh.rs forgets them all"
-        "is_swept" "self.pool.set_root(TAKEN_ROOT, count)" [Drop Delay]
+        "is_swept" "self.map.set_root(TAKEN_ROOT, count)" [Drop Delay]
             "the count before lets the next open take fewer extents, or more by one sweep's"
-        "write" "pool.set_root(" [Delay]
+        "write" "map.set_root(" [Delay]
             "an extent of the array before is given back by the next fence: a root that names it counts for none"
         "renew_words" "let old = self.directory.lock.exclusive(" [UnlockEarly]
             "deep: the same; only a merge by another thread, before that fence, needs it"
@@ -293,7 +293,7 @@ accept! {
     }
     /// The same of ESH.
     ACCEPTED_OF_ESH {
-        "read" "esh.pool.set_root(DATES_ROOT" [SwapAcrossFence]
+        "read" "esh.map.set_root(DATES_ROOT" [SwapAcrossFence]
             "the next store, if it is of the open, gives back an extent: nothing is dated yet"
         "insert" "medium.fence();" [Delay]
             "the next store is to a lock on the medium, of which nothing counts after a crash"
@@ -323,7 +323,7 @@ accept! {
 const UNREACHED: &[(&str, &str, &str)] = &[
     ("pool/mod.rs", "self.medium.", "in the name of the caller, where it is left out"),
     ("pool/mod.rs", "medium.flush(word)", "the same"),
-    ("pool/place.rs", "self.medium.", "the same"),
+    ("pool/place.rs", "self.pool.medium.", "the same"),
     ("pool/maps.rs", "medium.", "several maps of a pool: every_flush_and_fence_of_maps_is_needed"),
     ("reh/write.rs", "medium.flush(bucket);", "an operation that panics: tests/breaks.rs"),
     ("reh/write.rs", "            medium.drain();", "the same"),

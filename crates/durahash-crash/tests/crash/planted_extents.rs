@@ -48,7 +48,7 @@ fn an_extent_that_is_released_too_early_is_found() {
         ("reh", "emptied", ("reh/grow.rs", "commit_merge", "medium.store(to")),
         ("esh", "emptied", ("extendible/array.rs", "store", "medium.store(word")),
         // The small segments that two large ones have replaced.
-        ("pea-small", "grown", ("extendible/array.rs", "write", "pool.set_root(")),
+        ("pea-small", "grown", ("extendible/array.rs", "write", "map.set_root(")),
     ] {
         let case = &named(name);
         let mut tester = Tester::new(case, Model::X86).one_in(budget(16, 1));

@@ -1,5 +1,5 @@
-//! The part of a pool that one map has: its description, its roots and counters, its extents. A design asks all else of the
-//! pool itself.
+//! The part of a pool that one map has: its description, its roots and counters, its extents. A design asks
+//! all else of the pool itself.
 
 use std::sync::Arc;
 

@@ -287,7 +287,8 @@ fn many_values_of_one_key_take_linear_time() {
     assert_eq!(map.remove_all(&7).unwrap(), values);
     let cost = counts() - before;
     assert!(map.is_empty().unwrap());
-    assert!(cost.flushes < 40, "{} flushes, of the head and of extents given back", cost.flushes);
+    // Of the head, and of the extents given back: an extent of 64 KiB holds 8,192 values.
+    assert!(cost.flushes < values / 8192 + 16, "{} flushes", cost.flushes);
 }
 
 /// Keys with one value each cost what they cost a map.
