@@ -88,6 +88,10 @@ impl Opened {
         either!(self, map => map.stats())
     }
 
+    pub(crate) fn huge_bytes(&self) -> Option<u64> {
+        either!(self, map => map.huge_bytes())
+    }
+
     pub(crate) fn check_watched(
         &self,
         found: &mut dyn FnMut(Finding),

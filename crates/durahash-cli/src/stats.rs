@@ -26,8 +26,9 @@ pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     drop(progress);
     let (pool, kind) = (read.file.pool.display().to_string(), map.kind());
     let disk_bytes = fs::metadata(&read.file.pool).ok().map(|file| file.blocks() * 512);
+    let taken = Taken { disk_bytes, huge_bytes: map.huge_bytes() };
     let (as_json, as_text) =
-        (|| as_json(&pool, kind, &stats, disk_bytes), || as_text(&pool, kind, &stats, disk_bytes));
+        (|| as_json(&pool, kind, &stats, &taken), || as_text(&pool, kind, &stats, &taken));
     print_as(json, as_json, as_text)?;
     Ok(Exit::Ok)
 }
@@ -43,8 +44,15 @@ fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
     stats.index.depths.iter().copied().enumerate().filter(|(_, units)| *units != 0)
 }
 
-/// `disk_bytes`: what the file takes of the disk, which is less than its size where it has holes.
-fn as_json(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> Value {
+/// Bytes that the pool takes, where the system tells.
+struct Taken {
+    /// Of the disk: fewer than the size of a file that has holes.
+    disk_bytes: Option<u64>,
+    /// Of memory, in huge pages.
+    huge_bytes: Option<u64>,
+}
+
+fn as_json(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> Value {
     let depths = depths(stats).map(|(depth, units)| json!({ "depth": depth, "units": units }));
     let mut figures = json!({
         "pool": pool,
@@ -61,7 +69,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> Va
             "dram": stats.dram_bytes_per_key(),
         },
         "file_bytes": stats.space.bytes,
-        "disk_bytes": disk_bytes,
+        "disk_bytes": taken.disk_bytes,
         "free_bytes": stats.space.free_bytes,
         "max_bytes": stats.space.max_bytes,
         "check_bytes": stats.space.check_bytes,
@@ -74,7 +82,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> Va
             _ => "other",
         },
         "mode": stats.sync_mode.to_string(),
-        "huge_page_bytes": stats.huge_bytes,
+        "huge_page_bytes": taken.huge_bytes,
         "open_epoch": stats.epoch,
         "open_seconds": stats.open_time.as_secs_f64(),
         "recovered": stats.recovered,
@@ -95,7 +103,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> Va
     figures
 }
 
-fn as_text(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> String {
+fn as_text(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing to a string does not fail.
@@ -119,7 +127,7 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> St
         "file size",
         format!("{} ({} free)", human(stats.space.bytes), human(stats.space.free_bytes)),
     );
-    if let Some(disk_bytes) = disk_bytes {
+    if let Some(disk_bytes) = taken.disk_bytes {
         row("on the disk", human(disk_bytes));
     }
     if let Some(max_bytes) = stats.space.max_bytes {
@@ -131,7 +139,7 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats, disk_bytes: Option<u64>) -> St
     );
     row("durability", stats.durability.to_string());
     row("mode", stats.sync_mode.to_string());
-    row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));
+    row("huge pages", taken.huge_bytes.map_or("unknown".into(), human));
     row("open epoch", stats.epoch.to_string());
     let recovery = if stats.recovered { ", with a recovery" } else { "" };
     row("opened in", format!("{:.1} ms{recovery}", stats.open_time.as_secs_f64() * 1e3));

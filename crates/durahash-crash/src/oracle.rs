@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{AddAssign, ControlFlow};
 
 use durahash::{Durability, ErrorKind};
-use durahash_media::sim::{Sim, Site, Step};
+use durahash_media::sim::{Sim, Site, Step, budget};
 
 use crate::case::{Case, Table};
 use crate::quiet::catch;
@@ -21,8 +21,9 @@ use crate::states::{CrashState, Explorer, Model};
 
 /// How deep crashes are nested: the recovery of a recovery of a crash.
 const LEVELS: usize = 2;
-/// So many recoveries along one path have crashes inside them tried, before it is a share of them.
-const PER_PATH: u32 = 32;
+/// So many recoveries along one path have crashes inside them tried, in the suite and in a deep run, before
+/// it is a share of them.
+const PER_PATH: [u32; 2] = [8, 32];
 /// One recovery in so many, after that.
 const NESTED_SHARE: u64 = 64;
 /// So many states whose recovery takes one path are gone on from by scripts of their own.
@@ -161,6 +162,7 @@ pub struct Judge<'s> {
     fresh: Hashes,
     /// Recoveries by the steps they took.
     paths: HashMap<u64, u32>,
+    per_path: u32,
     contents: Vec<(u64, u64)>,
     traces: Vec<Vec<Step>>,
     /// Counts of the work done so far.
@@ -185,6 +187,7 @@ impl<'s> Judge<'s> {
             known: Hashes::default(),
             fresh: Hashes::default(),
             paths: HashMap::new(),
+            per_path: budget(PER_PATH[0], PER_PATH[1]),
             contents: Vec::new(),
             traces: Vec::new(),
             counts: Counts::default(),
@@ -278,7 +281,7 @@ impl<'s> Judge<'s> {
         if level == 0 && before < NOTABLE_PER_PATH {
             self.notable.push(self.counts.visited - 1);
         }
-        let nested = deep && (before < PER_PATH || hash.is_multiple_of(NESTED_SHARE));
+        let nested = deep && (before < self.per_path || hash.is_multiple_of(NESTED_SHARE));
         let continued = (hash >> 32).is_multiple_of(MORE_SHARE);
         if nested || continued {
             let held = self.held(&contents);

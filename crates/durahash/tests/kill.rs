@@ -391,7 +391,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         return;
     }
     // Each of them is on the disk.
-    let most = if mode == "strict" { 2000 } else { 20_000 };
+    let most = if mode == "strict" { 2000 } else { budget(8000, 20_000) };
     let (dir, path) = new_path();
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut sizes = Vec::new();

@@ -601,8 +601,7 @@ fn a_dump_ends_with_its_node() {
 }
 
 /// Tests that do little but wait, at the same time.
-#[test]
-fn a_client_or_a_node_that_does_not_answer_is_missed() {
+pub(crate) fn those_that_do_not_answer_are_missed() {
     let waiting = [
         a_node_that_is_stopped_is_as_one_that_is_gone,
         a_client_that_is_stopped_is_named_to_those_that_it_blocks,

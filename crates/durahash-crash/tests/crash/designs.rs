@@ -127,8 +127,8 @@ survive! {
         ("reh-cells", WORD, 1, 6, 8), ("pea-cells", X86, 1, 4, 16), ("reh-cells", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
-    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 0, 1, 256),
-        ("maps", WORD, 0, 0, 256), ("maps", PROGRAM, 1, 4, 8);
+    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 0, 1, 1024),
+        ("maps", WORD, 0, 0, 1024), ("maps", PROGRAM, 1, 4, 32);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 1, 4, 32),
@@ -137,13 +137,13 @@ survive! {
         ("pea-batch", WORD, 1, 4, 64), ("pea-batch", PROGRAM, 2, 10, 1);
     /// Of deaths of the process, as maps over ESH.
     batches_over_esh_survive_the_death_of_their_process: > 100, ("esh-batch", PROGRAM, 1, 2, 4);
-    batches_over_rewo_survive_on_every_medium: > 60_000, ("rewo-batch", X86, 1, 4, 128),
-        ("rewo-batch", WORD, 1, 4, 256), ("rewo-batch", PROGRAM, 2, 10, 4);
+    batches_over_rewo_survive_on_every_medium: > 60_000, ("rewo-batch", X86, 1, 4, 512),
+        ("rewo-batch", WORD, 1, 4, 1024), ("rewo-batch", PROGRAM, 2, 10, 16);
     /// Batches that are undone.
     batches_survive_on_a_full_medium: > 30_000, ("reh-batch-full", X86, 1, 2, 64),
         ("reh-batch-full", WORD, 1, 4, 64), ("pea-batch-full", X86, 1, 2, 64);
-    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 0, 1, 256),
-        ("two-batch-maps", WORD, 0, 0, 256), ("two-batch-maps", PROGRAM, 2, 4, 8);
+    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 0, 1, 1024),
+        ("two-batch-maps", WORD, 0, 0, 1024), ("two-batch-maps", PROGRAM, 2, 4, 32);
     batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 1, 2, 128),
         ("reh-batch-map", WORD, 1, 2, 256), ("reh-batch-map", PROGRAM, 2, 6, 4);
 }

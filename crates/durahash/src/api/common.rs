@@ -166,6 +166,18 @@ macro_rules! common_methods {
             })
         }
 
+        /// Bytes of the pool in huge pages, where the system tells. To find out it walks all page tables of the
+        /// process, which takes milliseconds for each gibibyte in use: not for a service that asks every second.
+        ///
+        /// ```
+        #[doc = $example]
+        /// assert!(map.huge_bytes().is_some());
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn huge_bytes(&self) -> Option<u64> {
+            self.handle.engine.store.huge_bytes()
+        }
+
         /// Verifies every invariant of the design, of the pool and of the records, calls `found` with each
         /// violation, and changes nothing.
         ///

@@ -465,7 +465,6 @@ impl<K: Kind> Engine<K> {
             space: facts.space,
             durability,
             sync_mode,
-            huge_bytes: facts.huge_bytes,
             epoch: facts.epoch,
             open_time: self.open_time,
             recovered: facts.recovered,

@@ -209,7 +209,6 @@ impl Draft<'_> {
 pub(crate) struct PoolFacts {
     pub(crate) space: PoolStats,
     pub(crate) durability: Durability,
-    pub(crate) huge_bytes: Option<u64>,
     pub(crate) epoch: u32,
     pub(crate) recovered: bool,
     pub(crate) suspect: bool,
@@ -310,6 +309,8 @@ pub(crate) trait Store: Send + Sync {
     fn close(&self) -> Result<()>;
     /// Figures.
     fn facts(&self) -> PoolFacts;
+    /// As [`Storage::huge_bytes`](durahash_media::Storage::huge_bytes).
+    fn huge_bytes(&self) -> Option<u64>;
 }
 
 impl<M: Medium> Store for Pool<M> {
@@ -555,12 +556,15 @@ impl<M: Medium> Store for Pool<M> {
         Pool::close(self)
     }
 
+    fn huge_bytes(&self) -> Option<u64> {
+        self.medium().huge_bytes()
+    }
+
     fn facts(&self) -> PoolFacts {
         let medium = self.medium();
         PoolFacts {
             space: self.stats(),
             durability: medium.durability(),
-            huge_bytes: medium.huge_bytes(),
             epoch: self.epoch(),
             recovered: !self.was_clean(),
             suspect: self.is_suspect(),

@@ -36,8 +36,6 @@ pub struct Stats {
     pub durability: Durability,
     /// The mode that the pool is opened in for writing, if no other is asked for.
     pub sync_mode: SyncMode,
-    /// Bytes of the pool in huge pages, where the system tells.
-    pub huge_bytes: Option<u64>,
     /// The number of this open; larger than that of every open before.
     pub epoch: u32,
     /// How long the open took, with as much of the recovery as the design does then.

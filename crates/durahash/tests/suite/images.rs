@@ -346,7 +346,7 @@ fn is_damage(e: &Error) -> bool {
 /// that every word, and every bit of a word, has its turn; and all bits that say how many others are read: those of
 /// kinds of extents, and of the first words of buckets.
 fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize) {
-    let step = step * budget(13, 1);
+    let step = step * budget(29, 1);
     let bits = sound.image.len() * 64;
     let is_in_use = |bucket: &[u64]| bucket.iter().any(|word| *word != 0);
     let counts = |bit: usize| match sound.parts[bit / 64] {

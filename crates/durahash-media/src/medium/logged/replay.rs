@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::resume_unwind;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::{fmt, io, mem};
@@ -94,7 +95,11 @@ impl Replayed {
         disk: &D,
         f: impl FnOnce(&mut Replaying<'_, '_, D>) -> Result<()>,
     ) -> Result<Replayed> {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        // Asked once: the answer takes reading several files of the system.
+        static THREADS: OnceLock<usize> = OnceLock::new();
+        let threads = *THREADS.get_or_init(|| {
+            thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+        });
         thread::scope(|scope| {
             let parts = (0..threads).map(|_| Part::default()).collect();
             let mut replaying = Replaying { disk, scope, parts };
