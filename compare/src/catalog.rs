@@ -7,6 +7,7 @@ use durahash::{Design, Map, Options};
 use durahash_bench::Result;
 use heed::EnvFlags;
 
+use crate::digests::{Digests, OnBytes};
 use crate::memory::{Boxed, Dash, Papaya, Scc, Sharded};
 use crate::peers::{Candy, Fjall, Lmdb, Redb, Sync, own};
 use crate::store::{Bytes, Numbered, Subject, Words};
@@ -28,6 +29,10 @@ const CACHE_BYTES: usize = 4 << 30;
 pub(crate) enum Data {
     Words,
     Strings(Arc<Strings>),
+    /// Keys of 16 bytes with values of 8.
+    Digests16,
+    /// Keys and values of 32 bytes.
+    Digests32,
 }
 
 type Made = Result<Box<dyn Subject>>;
@@ -38,39 +43,47 @@ impl Data {
         Ok(match self {
             Data::Words => Box::new(Words(store)),
             Data::Strings(strings) => strings_on(strings, store),
-        })
-    }
-
-    /// An empty map in memory, or the pool in a directory.
-    fn own(&self, words: impl Fn() -> Result<Map<u64, u64>>, strings: OwnStrings<'_>) -> Made {
-        Ok(match self {
-            Data::Words => Box::new(words()?),
-            Data::Strings(data) => strings_on(data, strings()?),
+            Data::Digests16 => Box::new(Digests::<_, 16, 8>(OnBytes(store))),
+            Data::Digests32 => Box::new(Digests::<_, 32, 32>(OnBytes(store))),
         })
     }
 
     fn own_in_memory(&self, design: Design) -> Made {
         let options = Options::new().design(design);
-        self.own(|| Ok(options.in_memory()?), &|| Ok(options.in_memory()?))
-    }
-
-    fn own_file(&self, dir: &Path, design: Design, force_flushes: bool) -> Made {
-        self.own(|| own(dir, design, force_flushes), &|| own(dir, design, force_flushes))
-    }
-
-    fn default_of<W, S>(&self) -> Made
-    where
-        W: Subject + Default + 'static,
-        S: Bytes + Default + 'static,
-    {
         Ok(match self {
-            Data::Words => Box::new(W::default()),
-            Data::Strings(strings) => strings_on(strings, S::default()),
+            Data::Words => Box::new(options.in_memory::<Map<u64, u64>>()?),
+            Data::Strings(data) => strings_on(data, options.in_memory::<Map<[u8], [u8]>>()?),
+            Data::Digests16 => Box::new(Digests(options.in_memory::<Map<[u8; 16], [u8; 8]>>()?)),
+            Data::Digests32 => Box::new(Digests(options.in_memory::<Map<[u8; 32], [u8; 32]>>()?)),
+        })
+    }
+
+    /// The pool in a directory.
+    fn own_file(&self, dir: &Path, design: Design, force_flushes: bool) -> Made {
+        Ok(match self {
+            Data::Words => Box::new(own::<u64, u64>(dir, design, force_flushes)?),
+            Data::Strings(data) => strings_on(data, own::<[u8], [u8]>(dir, design, force_flushes)?),
+            Data::Digests16 => {
+                Box::new(Digests(own::<[u8; 16], [u8; 8]>(dir, design, force_flushes)?))
+            }
+            Data::Digests32 => {
+                Box::new(Digests(own::<[u8; 32], [u8; 32]>(dir, design, force_flushes)?))
+            }
         })
     }
 }
 
-type OwnStrings<'a> = &'a dyn Fn() -> Result<Map<[u8], [u8]>>;
+/// An empty map in memory of another crate.
+macro_rules! map_of {
+    ($map:ident, $data:ident) => {
+        Ok(match $data {
+            Data::Words => Box::new($map::<u64, u64>::default()),
+            Data::Strings(strings) => strings_on(strings, $map::<Boxed, Boxed>::default()),
+            Data::Digests16 => Box::new(Digests($map::<[u8; 16], [u8; 8]>::default())),
+            Data::Digests32 => Box::new(Digests($map::<[u8; 32], [u8; 32]>::default())),
+        })
+    };
+}
 
 fn strings_on<S: Bytes + 'static>(strings: &Arc<Strings>, store: S) -> Box<dyn Subject> {
     let strings = Arc::clone(strings);
@@ -81,12 +94,10 @@ fn strings_on<S: Bytes + 'static>(strings: &Arc<Strings>, store: S) -> Box<dyn S
 pub(crate) const IN_MEMORY: [Mode; 6] = [
     mode(DRAM, |data, _| data.own_in_memory(Design::Reh)),
     mode(PEA_DRAM, |data, _| data.own_in_memory(Design::Pea)),
-    mode("hashbrown, sharded", |data, _| {
-        data.default_of::<Sharded<u64, u64>, Sharded<Boxed, Boxed>>()
-    }),
-    mode("dashmap", |data, _| data.default_of::<Dash<u64, u64>, Dash<Boxed, Boxed>>()),
-    mode("papaya", |data, _| data.default_of::<Papaya<u64, u64>, Papaya<Boxed, Boxed>>()),
-    mode("scc", |data, _| data.default_of::<Scc<u64, u64>, Scc<Boxed, Boxed>>()),
+    mode("hashbrown, sharded", |data, _| map_of!(Sharded, data)),
+    mode("dashmap", |data, _| map_of!(Dash, data)),
+    mode("papaya", |data, _| map_of!(Papaya, data)),
+    mode("scc", |data, _| map_of!(Scc, data)),
 ];
 
 /// A way to run a store.

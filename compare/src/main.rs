@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod catalog;
+mod digests;
 mod log;
 mod measure;
 mod memory;
@@ -21,10 +22,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use durahash_bench::{Error, Machine, Report, Result, Row, Setup, figures};
 use tempfile::TempDir;
 
+use catalog::Data;
 use measure::Plan;
 use strings::Strings;
 
@@ -87,6 +89,14 @@ enum Command {
     LogChild { design: String, path: PathBuf },
 }
 
+/// What is stored.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Words,
+    Strings,
+    Digests,
+}
+
 #[derive(Args)]
 struct Run {
     /// Keys of 8 bytes
@@ -116,9 +126,9 @@ struct Run {
     /// Lines of package, tab, text; gzip. Names are made up without it
     #[arg(long)]
     packages: Option<PathBuf>,
-    /// Leave byte strings out
-    #[arg(long)]
-    no_strings: bool,
+    /// What is stored: words of 8 bytes, byte strings, digests of 16 and 32 bytes
+    #[arg(long, value_delimiter = ',', default_value = "words,strings,digests")]
+    data: Vec<Kind>,
     /// Only tables whose name has one of these in it
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -246,16 +256,25 @@ fn run(run: &Run) -> Result<()> {
         only: run.only.clone(),
     };
     let tried = try_all(&plan.peers, plan.seed, 20_000, 3)?;
-    let words = measure::words(&plan, &tried)?;
-    let strings = match run.no_strings {
-        true => Vec::new(),
-        false => {
-            let data = Strings::new(run.packages.as_deref(), plan.seed)?;
-            measure::strings(&plan, &tried, data)?
-        }
-    };
-    let opening = measure::opening(&plan)?;
-    let targets = report::targets(&words, &opening, &plan.threads);
+    let mut rows = report::survival(&tried);
+    for kind in &run.data {
+        rows.extend(match kind {
+            Kind::Words => measure::numbers(&plan, &tried, &Data::Words, "words")?,
+            Kind::Strings => {
+                let data = Strings::new(run.packages.as_deref(), plan.seed)?;
+                measure::strings(&plan, &tried, data)?
+            }
+            Kind::Digests => [
+                measure::numbers(&plan, &tried, &Data::Digests16, "digests-16")?,
+                measure::numbers(&plan, &tried, &Data::Digests32, "digests-32")?,
+            ]
+            .concat(),
+        });
+    }
+    if run.data.contains(&Kind::Words) {
+        rows.extend(measure::opening(&plan)?);
+    }
+    rows.extend(report::targets(&rows, &plan.threads));
     let setup = Setup {
         designs: measure::names(&plan, &tried),
         keys: plan.keys,
@@ -266,7 +285,6 @@ fn run(run: &Run) -> Result<()> {
         seed: plan.seed,
         ..Setup::default()
     };
-    let rows = [report::survival(&tried), words, strings, opening, targets].concat();
     let report = report(setup, rows);
     tell(&report)?;
     run.json.as_ref().map_or(Ok(()), |path| save(path, &report))

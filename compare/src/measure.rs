@@ -87,11 +87,11 @@ pub(crate) fn names(plan: &Plan, tried: &[Tried]) -> Vec<String> {
 /// Draws the operations of a workload, a thread, and a round.
 type Draw<'a> = &'a dyn Fn(Workload, usize, u64) -> Vec<Vec<Op>>;
 
-/// Uniform words.
-pub(crate) fn words(plan: &Plan, tried: &[Tried]) -> Result<Vec<Row>> {
+/// Uniform words, as they are or as the digests made of them.
+pub(crate) fn numbers(plan: &Plan, tried: &[Tried], data: &Data, table: &str) -> Result<Vec<Row>> {
     let workloads = Workloads::new(plan.keys, plan.seed);
     let draw = |workload, threads, round| workloads.draw(workload, threads, round);
-    run(plan, tried, &Data::Words, plan.keys, "words", &draw)
+    run(plan, tried, data, plan.keys, table, &draw)
 }
 
 /// Byte strings.

@@ -12,6 +12,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::RwLock;
 
+use crate::digests::Fixed;
 use crate::store::{Bytes, word};
 
 /// Shards of [`Sharded`]: two threads seldom meet.
@@ -109,6 +110,24 @@ macro_rules! in_memory {
 
             fn remove(&$self, key: u64) -> Result<bool> {
                 let $key = &key;
+                Ok($remove)
+            }
+        }
+
+        impl<const K: usize, const V: usize> Fixed<K, V> for $map<[u8; K], [u8; V]> {
+            #[inline]
+            fn get(&$self, $key: &[u8; K]) -> Result<Option<u64>> {
+                let $f = |value: &[u8; V]| word(value);
+                $get.transpose()
+            }
+
+            #[inline]
+            fn put(&$self, $k: [u8; K], $v: [u8; V]) -> Result<()> {
+                $put;
+                Ok(())
+            }
+
+            fn remove(&$self, $key: &[u8; K]) -> Result<bool> {
                 Ok($remove)
             }
         }
