@@ -215,7 +215,7 @@ pub trait IndexBase: Send + Sync {
         h
     }
 
-    /// The order in which entries are best given to another index.
+    /// The order of walks, in which entries may be given to another index.
     fn walk_order(&self) -> WalkOrder {
         WalkOrder::Ascending
     }

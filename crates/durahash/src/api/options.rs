@@ -85,10 +85,6 @@ impl Options {
         /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
         /// collide. A fixed one makes costs repeatable.
         ///
-        /// Do not fill a map of REH or ESH in the order in which another map with the same seed iterates, unless that
-        /// is one of Rewo-Hash: a few hundred thousand keys meet [`Skewed`](crate::ErrorKind::Skewed). Give the new map
-        /// another seed, or use [`compact_to`](Options::compact_to).
-        ///
         /// ```
         /// let map = durahash::Options::new().seed(42).in_memory::<durahash::Map<u64, u64>>()?;
         /// # Ok::<(), durahash::Error>(())

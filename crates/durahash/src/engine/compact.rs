@@ -168,7 +168,7 @@ type OfHash<'a, S> = &'a mut dyn FnMut(&mut Vec<(u64, S)>) -> Result<()>;
 /// Calls `f` with the slots of each hash.
 fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
     let (mut found, mut of_one) = (Vec::new(), Vec::new());
-    let mut at = Some(Place::first_of_copy(&*old.index));
+    let mut at = Some(Place::first(&*old.index));
     while let Some(place) = at {
         found.clear();
         at = place.step(&*old.index, &mut found)?;

@@ -3,8 +3,7 @@
 //! An index gives the slots of one unit after the other, in the order of their positions, which are hashes but in
 //! Rewo-Hash. A walk in that order that fills another index of the same seed fills one end of it while the other is
 //! empty: the directory is as deep as in the end when there are few units yet, or one region of a table is full. So
-//! there are other [orders](WalkOrder), of Rewo-Hash for every walk, and of large indexes of the other designs for a
-//! copy:
+//! there are other [orders](WalkOrder) for Rewo-Hash, and for large indexes of the other designs:
 //!
 //! | order | places, from 0 on | positions |
 //! |---|---|---|
@@ -16,7 +15,7 @@
 //! Each place in the order of reversed bits halves the widest gap between those before it. The sample makes the other
 //! index an eighth as large as it will be, and even: 32 directory entries for a unit are then the most that ascending
 //! order can make of four, where a unit has ten slots and more. An eighth of a small unit's slots is one or two, which
-//! split nothing of their own. So each unit is read two or three times, which is why other walks go in ascending order.
+//! split nothing of their own. Each unit is read two or three times for that.
 //!
 //! A place is one word. An order never changes during a walk, and gives each hash one place, whatever units there are: a
 //! unit that spans several pieces of the order is cut at the end of the piece. Hashes that were given are at lower places,
@@ -76,22 +75,13 @@ const fn reversed(at: u64, count: u32) -> u64 {
 }
 
 impl Place {
-    /// Where a walk begins: in an order that reads no unit twice.
+    /// Where a walk begins by which another index of the same hashes may be filled.
     pub(crate) fn first<I: IndexBase + ?Sized>(index: &I) -> Self {
         Place(match index.walk_order() {
+            WalkOrder::Ascending | WalkOrder::SampleFirst(0) => 0,
             WalkOrder::Reversed(count) => count.min(MOST_BITS).into(),
-            WalkOrder::Ascending | WalkOrder::SampleFirst(_) => 0,
+            WalkOrder::SampleFirst(count) => SAMPLE | u64::from(count.min(MOST_BITS)),
         })
-    }
-
-    /// Where a walk begins by which another index of the same hashes is filled.
-    pub(crate) fn first_of_copy<I: IndexBase + ?Sized>(index: &I) -> Self {
-        match index.walk_order() {
-            WalkOrder::SampleFirst(count) if count != 0 => {
-                Place(SAMPLE | u64::from(count.min(MOST_BITS)))
-            }
-            _ => Self::first(index),
-        }
     }
 
     /// The place of a word that [`to_word`](Self::to_word) gave of a walk from [`first`](Self::first), or of any other
@@ -99,7 +89,7 @@ impl Place {
     pub(crate) fn from_word<I: IndexBase + ?Sized>(index: &I, word: u64) -> Self {
         Place(match index.walk_order() {
             WalkOrder::Reversed(_) => word & !SAMPLE,
-            WalkOrder::Ascending | WalkOrder::SampleFirst(_) => word & !ORDER,
+            _ => word,
         })
     }
 
@@ -231,7 +221,7 @@ mod tests {
         for (order, seed) in orders().flat_map(|order| (0..20).map(move |seed| (order, seed))) {
             let index = Units { order, seed, steps: AtomicU64::new(0) };
             let (mut given, mut unit) = (Vec::new(), Vec::new());
-            let mut at = Some(Place::first_of_copy(&index));
+            let mut at = Some(Place::first(&index));
             while let Some(place) = at {
                 at = place.step(&index, &mut unit).unwrap();
                 assert!(at.is_none_or(|next| next.0 > place.0), "{order:?}");

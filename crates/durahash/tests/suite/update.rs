@@ -45,6 +45,25 @@ fn a_panic_in_an_update_of_records() {
     a_panic_changes_nothing_and_holds_no_lock::<str, [u8]>();
 }
 
+/// The conditional and the many, which are made of the others.
+#[test]
+fn all_designs_remove_by_condition_and_many_at_once() {
+    for design in DESIGNS {
+        let options = Options::new().design(design);
+        let map: Map<str, u64> = options.in_memory().unwrap();
+        let keys: Vec<String> = (0..1000).map(str::sample).collect();
+        let pairs: Vec<(&str, u64)> = keys.iter().map(String::as_str).zip(0..).collect();
+        map.put_many(&pairs).unwrap();
+        for (key, i) in keys.iter().zip(0..) {
+            let removed = map.remove_if(key, |value| value % 3 == 0).unwrap();
+            assert_eq!(removed, (i % 3 == 0).then_some(i), "{design}");
+        }
+        assert_eq!(map.remove_many(&keys[..500]).unwrap(), 333, "{design}");
+        assert_eq!(map.len().unwrap(), 333);
+        assert_sound(&map);
+    }
+}
+
 #[test]
 fn a_value_that_is_too_large_is_refused() {
     let map: Map<u64, [u8]> = Options::new().in_memory().unwrap();

@@ -21,35 +21,54 @@ fn options() -> impl Iterator<Item = (Design, Options)> {
     .into_iter()
 }
 
-/// Also of one in which it would be filled region by region.
+/// The same for a multimap.
+fn multi_options() -> Options {
+    let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+    Options::new().geometry(geometry).seed(7)
+}
+
 #[test]
-fn a_map_of_rewo_hash_is_filled_in_the_order_of_a_walk_over_another_one_of_the_same_seed() {
-    let (_, options) = options().find(|(design, _)| *design == Design::Rewo).unwrap();
-    let map: Map<u64, u64> = options.in_memory().unwrap();
-    map.extend((0..KEYS).map(|i| (i, !i))).unwrap();
-    let by_iter: Map<u64, u64> = options.in_memory().unwrap();
+fn a_map_is_filled_in_the_order_of_a_walk_over_another_one_of_the_same_seed() {
+    for (design, options) in options() {
+        let map: Map<u64, u64> = options.in_memory().unwrap();
+        map.extend((0..KEYS).map(|i| (i, !i))).unwrap();
+        let before = map.stats().unwrap().index;
+        let by_iter: Map<u64, u64> = options.in_memory().unwrap();
+        for entry in &map {
+            let (key, value) = entry.unwrap();
+            assert_eq!(by_iter.insert(&key, &value).unwrap(), None);
+        }
+        let by_scan: Map<u64, u64> = options.in_memory().unwrap();
+        let mut at = Some(Cursor::START);
+        while let Some(from) = at {
+            let (entries, next) = map.scan(from, 1000).unwrap();
+            by_scan.extend(entries).unwrap();
+            at = next;
+        }
+        // A made-up cursor, of more pieces than there are slots, does not make a step last.
+        let (entries, next) = map.scan(Cursor::from_word(44), 1).unwrap();
+        assert!(entries.len() <= 1 && next.is_some());
+        // It keeps its seed when it is emptied.
+        let entries = map.iter().collect::<Result<Vec<_>, _>>().unwrap();
+        map.clear().unwrap();
+        map.extend(entries).unwrap();
+        for copy in [map, by_iter, by_scan] {
+            assert_sound(&copy);
+            assert_eq!(copy.len().unwrap(), KEYS, "{design}");
+            assert!((0..KEYS).all(|i| copy.get(&i).unwrap() == Some(!i)), "{design}");
+            let after = copy.stats().unwrap().index;
+            assert!(after.medium_bytes <= before.medium_bytes / 4 * 5, "{design}");
+        }
+    }
+    let options = multi_options();
+    let [map, copy] = [(); 2].map(|()| options.in_memory::<MultiMap<u64, u64>>().unwrap());
+    (0..KEYS).try_for_each(|i| map.add(&i, &!i)).unwrap();
     for entry in &map {
         let (key, value) = entry.unwrap();
-        assert_eq!(by_iter.insert(&key, &value).unwrap(), None);
+        copy.add(&key, &value).unwrap();
     }
-    let by_scan: Map<u64, u64> = options.in_memory().unwrap();
-    let mut at = Some(Cursor::START);
-    while let Some(from) = at {
-        let (entries, next) = map.scan(from, 1000).unwrap();
-        by_scan.extend(entries).unwrap();
-        at = next;
-    }
-    let before = map.stats().unwrap().index;
-    for copy in [by_iter, by_scan] {
-        assert_sound(&copy);
-        assert_eq!(copy.len().unwrap(), KEYS);
-        assert!((0..KEYS).all(|i| copy.get(&i).unwrap() == Some(!i)));
-        let after = copy.stats().unwrap().index;
-        assert!(after.medium_bytes <= before.medium_bytes / 4 * 5);
-    }
-    // A made-up cursor, of more pieces than there are slots, does not make a step last.
-    let (entries, next) = map.scan(Cursor::from_word(44), 1).unwrap();
-    assert!(entries.len() <= 1 && next.is_some());
+    assert_sound(&copy);
+    assert!((0..KEYS).all(|i| copy.count(&i).unwrap() == 1));
 }
 
 /// A compaction keeps the seed, so it needs an order of its own.
@@ -70,8 +89,7 @@ fn a_compaction_copies_maps_whose_directory_has_grown() {
         assert!(map.stats().unwrap().index.medium_bytes <= before.medium_bytes / 4 * 5, "{design}");
         std::fs::remove_file(&copy).unwrap();
     }
-    let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
-    let options = Options::new().geometry(geometry).seed(7).sync_mode(SyncMode::Process);
+    let options = multi_options().sync_mode(SyncMode::Process);
     let (path, copy) = (dir.path().join("multimap"), dir.path().join("copy"));
     let map: MultiMap<u64, u64> = options.create(&path).unwrap();
     (0..KEYS).try_for_each(|i| map.add(&i, &!i)).unwrap();
