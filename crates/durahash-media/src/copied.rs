@@ -13,17 +13,17 @@ pub const COPIED_WORDS: usize = 32;
 /// use durahash_media::{CopiedWords, Dram, Memory, Storage};
 /// let medium = Dram::new(4096)?;
 /// medium.grow(4096)?;
-/// let words = medium.region().at(64)?;
 /// medium.store(medium.region().at(72)?, 0x0201);
 /// let mut copied = CopiedWords::new();
 /// assert!(copied.bytes().is_empty());
-/// medium.copy_words(words, &mut copied);
+/// medium.copy_words(medium.region().words(64, 3)?, &mut copied);
 /// assert_eq!(copied.bytes()[8..11], [1, 2, 0]);
 /// # Ok::<(), durahash_media::Error>(())
 /// ```
 pub struct CopiedWords {
     words: MaybeUninit<[[u8; 8]; COPIED_WORDS]>,
-    is_filled: bool,
+    /// How many were copied.
+    count: usize,
 }
 
 impl CopiedWords {
@@ -31,88 +31,70 @@ impl CopiedWords {
     #[inline(always)]
     #[must_use]
     pub const fn new() -> Self {
-        CopiedWords { words: MaybeUninit::uninit(), is_filled: false }
+        CopiedWords { words: MaybeUninit::uninit(), count: 0 }
     }
 
     /// The bytes of the words that were copied last; none before.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        if !self.is_filled {
-            return &[];
-        }
-        // SAFETY: every byte was written before the flag was set.
-        unsafe { self.words.assume_init_ref() }.as_flattened()
+        // SAFETY: so many words were written.
+        let words = unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr().cast::<[u8; 8]>(), self.count)
+        };
+        words.as_flattened()
     }
 
-    /// Copies words, each with a load of its own.
+    /// Copies words, each with a load of its own; at most as many as there is room for.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, src: &[PmU64; COPIED_WORDS], load: impl Fn(&PmU64) -> u64) {
+    pub(crate) fn fill(&mut self, src: &[PmU64], load: impl Fn(&PmU64) -> u64) {
         let words = self.words.as_mut_ptr().cast::<[u8; 8]>();
-        for (i, word) in src.iter().enumerate() {
+        self.count = src.len().min(COPIED_WORDS);
+        for (i, word) in src.iter().take(COPIED_WORDS).enumerate() {
             // SAFETY: `i` is less than the number of words.
             unsafe { words.add(i).write(load(word).to_le_bytes()) };
         }
-        self.is_filled = true;
     }
 
     /// The same with few instructions and stores: a processor has only so many of these under way, and while it
     /// waits for words it shall begin with the next lookup.
     #[inline(always)]
-    pub(crate) fn fill_at_once(&mut self, src: &[PmU64; COPIED_WORDS]) {
+    pub(crate) fn fill_at_once(&mut self, src: &[PmU64]) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            // SAFETY: 256 bytes are there to be read, and as many to be written; SSE is part of the x86-64 baseline.
-            // The compiler knows nothing of the loads but that they happen here, so another thread may store to the
-            // words meanwhile. The processor keeps their order, as that of acquire loads.
-            unsafe {
-                std::arch::asm!(
-                    "movups xmm0, [{src} + 0]",
-                    "movups xmm1, [{src} + 16]",
-                    "movups xmm2, [{src} + 32]",
-                    "movups xmm3, [{src} + 48]",
-                    "movups xmm4, [{src} + 64]",
-                    "movups xmm5, [{src} + 80]",
-                    "movups xmm6, [{src} + 96]",
-                    "movups xmm7, [{src} + 112]",
-                    "movups [{to} + 0], xmm0",
-                    "movups [{to} + 16], xmm1",
-                    "movups [{to} + 32], xmm2",
-                    "movups [{to} + 48], xmm3",
-                    "movups [{to} + 64], xmm4",
-                    "movups [{to} + 80], xmm5",
-                    "movups [{to} + 96], xmm6",
-                    "movups [{to} + 112], xmm7",
-                    "movups xmm0, [{src} + 128]",
-                    "movups xmm1, [{src} + 144]",
-                    "movups xmm2, [{src} + 160]",
-                    "movups xmm3, [{src} + 176]",
-                    "movups xmm4, [{src} + 192]",
-                    "movups xmm5, [{src} + 208]",
-                    "movups xmm6, [{src} + 224]",
-                    "movups xmm7, [{src} + 240]",
-                    "movups [{to} + 128], xmm0",
-                    "movups [{to} + 144], xmm1",
-                    "movups [{to} + 160], xmm2",
-                    "movups [{to} + 176], xmm3",
-                    "movups [{to} + 192], xmm4",
-                    "movups [{to} + 208], xmm5",
-                    "movups [{to} + 224], xmm6",
-                    "movups [{to} + 240], xmm7",
-                    src = in(reg) src.as_ptr(),
-                    to = in(reg) self.words.as_mut_ptr(),
-                    out("xmm0") _,
-                    out("xmm1") _,
-                    out("xmm2") _,
-                    out("xmm3") _,
-                    out("xmm4") _,
-                    out("xmm5") _,
-                    out("xmm6") _,
-                    out("xmm7") _,
-                    options(nostack, preserves_flags)
-                );
+            /// Words that are copied by one step.
+            const STEP: usize = 8;
+            let count = src.len().min(COPIED_WORDS);
+            if count < STEP {
+                return self.fill(src, PmU64::load);
             }
-            self.is_filled = true;
+            let to = self.words.as_mut_ptr().cast::<[u8; 8]>();
+            // The last step may copy words for the second time.
+            for at in (0..count - STEP).step_by(STEP).chain([count - STEP]) {
+                // SAFETY: so many words are there to be read, and to be written; SSE is part of the x86-64 baseline.
+                // The compiler knows nothing of the loads but that they happen here, so another thread may store to
+                // the words meanwhile. The processor keeps their order, as that of acquire loads.
+                unsafe {
+                    std::arch::asm!(
+                        "movups xmm0, [{src}]",
+                        "movups xmm1, [{src} + 16]",
+                        "movups xmm2, [{src} + 32]",
+                        "movups xmm3, [{src} + 48]",
+                        "movups [{to}], xmm0",
+                        "movups [{to} + 16], xmm1",
+                        "movups [{to} + 32], xmm2",
+                        "movups [{to} + 48], xmm3",
+                        src = in(reg) src.as_ptr().add(at),
+                        to = in(reg) to.add(at),
+                        out("xmm0") _,
+                        out("xmm1") _,
+                        out("xmm2") _,
+                        out("xmm3") _,
+                        options(nostack, preserves_flags)
+                    );
+                }
+            }
+            self.count = count;
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         self.fill(src, PmU64::load);
@@ -130,12 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_copy_all_words() {
-        let words = std::array::from_fn(|i| PmU64::new(0x0101_0101_0101_0101 * (i as u64 + 1)));
-        let mut copied = [CopiedWords::new(), CopiedWords::new()];
-        copied[0].fill(&words, PmU64::load);
-        copied[1].fill_at_once(&words);
-        let want: Vec<u8> = (1..=COPIED_WORDS as u8).flat_map(|byte| [byte; 8]).collect();
-        assert!(copied.iter().all(|copied| copied.bytes() == want));
+    fn both_ways_copy_any_number_of_words() {
+        let words: Vec<PmU64> = (1..=40).map(|i| PmU64::new(0x0101_0101_0101_0101 * i)).collect();
+        for count in 0..=words.len() {
+            let mut copied = [CopiedWords::new(), CopiedWords::new()];
+            copied[0].fill(&words[..count], PmU64::load);
+            copied[1].fill_at_once(&words[..count]);
+            let want: Vec<u8> =
+                (1..=count.min(COPIED_WORDS) as u8).flat_map(|byte| [byte; 8]).collect();
+            assert!(copied.iter().all(|copied| copied.bytes() == want), "{count}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::room::{HUGE_PAGE_BYTES, Room};
 use super::{ADDRESS_BYTES, Durability, LINE_BYTES, Memory, Region, Storage, sys};
-use crate::copied::{COPIED_WORDS, CopiedWords};
+use crate::copied::CopiedWords;
 use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
 
@@ -52,7 +52,7 @@ impl Memory for Dram {
         true
     }
     #[inline(always)]
-    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+    fn copy_words(&self, src: &[PmU64], dst: &mut CopiedWords) {
         dst.fill_at_once(src);
     }
     #[inline(always)]

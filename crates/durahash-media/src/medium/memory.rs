@@ -1,7 +1,7 @@
 //! Touching bytes: words, lines and their order. Compiled into each design.
 
 use super::{Region, each_line, prefetch_line};
-use crate::copied::{COPIED_WORDS, CopiedWords};
+use crate::copied::CopiedWords;
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64, copy_out};
 
@@ -157,10 +157,10 @@ pub trait Memory: Send + Sync + Sized + 'static {
         copy_out(src, skip, dst, |word| self.load(word));
     }
 
-    /// Copies some words, for a reader that validates a version afterwards: one that is stored to meanwhile may come
-    /// in parts.
+    /// Copies words, at most [`COPIED_WORDS`](crate::COPIED_WORDS), for a reader that validates a version afterwards:
+    /// one that is stored to meanwhile may come in parts.
     #[inline(always)]
-    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+    fn copy_words(&self, src: &[PmU64], dst: &mut CopiedWords) {
         dst.fill(src, |word| self.load(word));
     }
 

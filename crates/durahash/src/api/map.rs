@@ -92,9 +92,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if slots hold keys and values themselves.
     pub(super) const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    /// True if keys and values have fixed sizes: most entries are cells, which have a way of their own.
-    const FIXED: bool = K::TYPE.fixed_bytes().is_some() && V::TYPE.fixed_bytes().is_some();
-
     pub(crate) fn new(handle: Handle<Single>) -> Self {
         debug_assert!(handle.engine.key == K::TYPE && handle.engine.value == V::TYPE);
         Map { handle, types: PhantomData }
@@ -135,47 +132,48 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             if Self::WORDS {
                 return Self::value(engine.index.get(self.hash(key))?);
             }
-            self.with_bytes(key, V::from_bytes, |key, key_hash, _| {
-                if V::TYPE.fixed_bytes().is_some() {
-                    return self.with_copy(key, key_hash, V::from_bytes);
-                }
-                let mut value = Vec::new();
-                if !engine.get_bytes(key, key_hash, &mut value)? {
-                    return Ok(None);
-                }
-                V::from_vec(value).map(Some).ok_or_else(no_value)
-            })
+            let mut buffer = K::Buffer::default();
+            let key = K::bytes(key, &mut buffer);
+            self.get_hashed(key, engine.key_hash(key))
         })
     }
 
-    /// Calls `f` with the bytes of the value of `key`, if there is one; `f` answers `None` if they are no value.
+    /// The value of a key whose hash is known.
+    #[inline]
+    fn get_hashed(&self, key: &[u8], key_hash: KeyHash) -> Result<Option<V::Owned>> {
+        self.with_bytes((key, key_hash), V::from_bytes, |_| {
+            if V::TYPE.fixed_bytes().is_some() {
+                return self.with_copy((key, key_hash), V::from_bytes);
+            }
+            let mut value = Vec::new();
+            if !self.handle.engine.get_bytes(key, key_hash, &mut value)? {
+                return Ok(None);
+            }
+            V::from_vec(value).map(Some).ok_or_else(no_value)
+        })
+    }
+
+    /// Calls `f` with the bytes of the value of a key, if there is one; `f` answers `None` if they are no value.
     /// Where one look does not find it, `long` does.
     #[inline]
     fn with_bytes<R, F: FnOnce(&[u8]) -> Option<R>>(
         &self,
-        key: &K::Ref,
+        (key, key_hash): (&[u8], KeyHash),
         f: F,
-        long: impl FnOnce(&[u8], KeyHash, F) -> Result<Option<R>>,
+        long: impl FnOnce(F) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let mut buffer = K::Buffer::default();
-        let key = K::bytes(key, &mut buffer);
-        let key_hash = self.handle.engine.key_hash(key);
-        if Self::FIXED {
-            return long(key, key_hash, f);
-        }
         let mut short = Short::new();
         match self.handle.engine.look_once(key, key_hash, Some(&mut short)) {
             Some(false) => Ok(None),
             Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
-            None => long(key, key_hash, f),
+            None => long(f),
         }
     }
 
     /// The same, of a value that is copied to a buffer of the thread.
     fn with_copy<R>(
         &self,
-        key: &[u8],
-        key_hash: KeyHash,
+        (key, key_hash): (&[u8], KeyHash),
         f: impl FnOnce(&[u8]) -> Option<R>,
     ) -> Result<Option<R>> {
         with_scratch(|buffer| {
@@ -203,15 +201,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_with<R>(&self, key: &K::Ref, f: impl FnOnce(&V::Ref) -> R) -> Result<Option<R>> {
-        self.handle.run(|_| {
+        self.handle.run(|engine| {
             if Self::WORDS {
                 return Ok(self.get(key)?.map(|v| f(v.borrow())));
             }
-            self.with_bytes(
-                key,
-                |bytes| V::with(bytes, f),
-                |key, key_hash, f| self.with_copy(key, key_hash, f),
-            )
+            let mut buffer = K::Buffer::default();
+            let key = K::bytes(key, &mut buffer);
+            let key = (key, engine.key_hash(key));
+            self.with_bytes(key, |bytes| V::with(bytes, f), |f| self.with_copy(key, f))
         })
     }
 
@@ -234,7 +231,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             if Self::WORDS {
                 return Ok(engine.index.get(self.hash(key))?.is_some());
             }
-            engine.contains_bytes(K::bytes(key, &mut K::Buffer::default()))
+            let mut buffer = K::Buffer::default();
+            let key = K::bytes(key, &mut buffer);
+            engine.contains_bytes(key, engine.key_hash(key))
         })
     }
 
@@ -444,7 +443,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         keys: &[Q],
         out: &mut [Option<V::Owned>],
     ) -> Result<()> {
-        self.handle.run(|_| self.look_up_many(keys, out, Self::value, |key| self.get(key)))
+        self.handle
+            .run(|_| self.look_up_many(keys, out, Self::value, |key, h| self.get_hashed(key, h)))
     }
 
     /// Looks many keys up: true in `out`, which is as long, for each that has a value.
@@ -463,8 +463,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn contains_many<Q: Borrow<K::Ref>>(&self, keys: &[Q], out: &mut [bool]) -> Result<()> {
-        self.handle.run(|_| {
-            self.look_up_many(keys, out, |word| Ok(word.is_some()), |key| self.contains_key(key))
+        self.handle.run(|engine| {
+            let contains = |key: &[u8], h| engine.contains_bytes(key, h);
+            self.look_up_many(keys, out, |word| Ok(word.is_some()), contains)
         })
     }
 
@@ -475,17 +476,19 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         keys: &[Q],
         out: &mut [T],
         word: impl Fn(Option<u64>) -> Result<T>,
-        one: impl Fn(&K::Ref) -> Result<T>,
+        one: impl Fn(&[u8], KeyHash) -> Result<T>,
     ) -> Result<()> {
         assert_eq!(keys.len(), out.len(), "a place for every answer");
         if !Self::WORDS {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
-                let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
-                let keys = keys.iter().map(Borrow::borrow);
-                let hashes = self.handle.engine.hash_many::<K>(keys.clone(), false, &mut hashes);
-                self.handle.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
-                for (key, out) in keys.zip(out) {
-                    *out = one(key)?;
+                let engine = &self.handle.engine;
+                let mut hashes = [KeyHash::default(); PREFETCHED];
+                for (h, key) in hashes.iter_mut().zip(keys) {
+                    *h = engine.key_hash(K::bytes(key.borrow(), &mut K::Buffer::default()));
+                }
+                engine.prefetch_records(&hashes[..keys.len()])?;
+                for ((key, h), out) in keys.iter().zip(hashes).zip(out) {
+                    *out = one(K::bytes(key.borrow(), &mut K::Buffer::default()), h)?;
                 }
             }
             return Ok(());

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use durahash_media::{Medium, Pool, Result};
 
+use super::cell::Cell;
 use super::known::Known;
 use super::record::{Short, Store, copy_short, offset};
 use crate::index::{
@@ -27,6 +28,9 @@ pub(crate) trait Lookup: Index {
     /// another key's.
     fn look_once(&self, known: &Known, h: u64, key: &[u8], out: Option<&mut Short>)
     -> Option<bool>;
+
+    /// Looks once for a hash, and copies its cell to `out`: true if there is one. `None` where this cannot tell.
+    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<bool>;
 }
 
 impl<I: Index, M: Medium> Lookup for Durable<I, M> {
@@ -45,6 +49,12 @@ impl<I: Index, M: Medium> Lookup for Durable<I, M> {
                 && copy_short(pool, name, key, out);
         })?;
         (is_it || !found).then_some(found)
+    }
+
+    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<bool> {
+        let mut is_cell = false;
+        let found = self.read_once(h, |name| is_cell = out.copy_cell(&self.pool, cell, name))?;
+        (is_cell || !found).then_some(found)
     }
 }
 

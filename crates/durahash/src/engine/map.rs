@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use durahash_media::{Medium, Place, Pool, Result};
 
+use super::cell::Cell;
 use super::design::Design;
 use super::durable::{Durable, Lookup};
 use super::edit::{Again, Decide, Edit, Rule};
@@ -18,7 +19,7 @@ use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::Reh;
 use crate::designs::rewo::Rewo;
-use crate::index::{Change, Finding, Index, Room, Updater};
+use crate::index::{Change, Finding, Index, PREFETCHED, Room, Updater};
 
 impl Kind for Single {
     const NUMBER: u8 = 0;
@@ -196,8 +197,31 @@ impl Engine<Single> {
         key_hash: KeyHash,
         out: Option<&mut Short>,
     ) -> Option<bool> {
-        let known = self.records.known.as_ref()?;
-        self.index.look_once(known, self.records.hashes.h(key_hash), key, out)
+        let h = self.records.hashes.h(key_hash);
+        if let Some(cell) = self.records.cell {
+            return self.look_for_cell(cell, h, key, key_hash, out);
+        }
+        self.index.look_once(self.records.known.as_ref()?, h, key, out)
+    }
+
+    /// The same where there are cells. One that is another key's, or damaged, is looked at again.
+    fn look_for_cell(
+        &self,
+        cell: Cell,
+        h: u64,
+        key: &[u8],
+        key_hash: KeyHash,
+        out: Option<&mut Short>,
+    ) -> Option<bool> {
+        let is_for_value = out.is_some();
+        let mut own = Short::new();
+        let short = out.unwrap_or(&mut own);
+        let found = self.index.look_for_cell(cell, h, short)?;
+        let is_it = || {
+            let hashes = &self.records.hashes;
+            short.is_of(cell, key) && !(is_for_value && !short.is_intact(cell, hashes, key_hash))
+        };
+        (!found || is_it()).then_some(found)
     }
 
     /// Copies the value of `key` into `out`; true if there is one.
@@ -229,19 +253,22 @@ impl Engine<Single> {
         Ok(found.is_some())
     }
 
-    /// Starts to fetch the records of a few hashes, after a lookup of their payloads. `room` is as
-    /// long as `hashes`.
-    pub(crate) fn prefetch_records(&self, hashes: &[u64], room: &mut [Option<u64>]) -> Result<()> {
-        self.index.get_many(hashes, room)?;
-        for name in room.iter().flatten() {
+    /// Starts to fetch the records of a few keys, at most [`PREFETCHED`], after a lookup of their payloads.
+    pub(crate) fn prefetch_records(&self, keys: &[KeyHash]) -> Result<()> {
+        let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
+        for (h, key) in hashes.iter_mut().zip(keys) {
+            *h = self.records.hashes.h(*key);
+        }
+        let names = &mut names[..keys.len()];
+        self.index.get_many(&hashes[..keys.len()], names)?;
+        for name in names.iter().flatten() {
             self.records.prefetch(*name);
         }
         Ok(())
     }
 
     /// True if `key` has a value.
-    pub(crate) fn contains_bytes(&self, key: &[u8]) -> Result<bool> {
-        let key_hash = self.key_hash(key);
+    pub(crate) fn contains_bytes(&self, key: &[u8], key_hash: KeyHash) -> Result<bool> {
         if let Some(found) = self.look_once(key, key_hash, None) {
             return Ok(found);
         }

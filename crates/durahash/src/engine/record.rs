@@ -29,6 +29,7 @@ use durahash_media::{
     LogStats, Medium, PmU64, Pool, PoolStats, Result, SyncMode, on_media,
 };
 
+use super::cell::{Cell, is_cell};
 use super::data::Type;
 
 on_media! {
@@ -98,24 +99,51 @@ pub(crate) struct Header {
     pub(crate) next: u64,
 }
 
-/// A short value, copied out of its record.
+/// A short value, copied out of its record; or a cell.
 pub(crate) struct Short {
     words: CopiedWords,
     /// Where the value begins, and its bytes.
     begin: usize,
     bytes: usize,
+    /// The name of the cell.
+    name: u64,
 }
 
 impl Short {
     /// Room for one.
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Short { words: CopiedWords::new(), begin: 0, bytes: 0 }
+        Short { words: CopiedWords::new(), begin: 0, bytes: 0, name: 0 }
     }
 
     #[inline(always)]
     pub(crate) fn value(&self) -> &[u8] {
         &self.words.bytes()[self.begin..][..self.bytes]
+    }
+}
+
+impl Short {
+    /// Copies the cell of this name; false if it is not a cell's.
+    #[inline(always)]
+    pub(crate) fn copy_cell<M: Medium>(&mut self, pool: &Pool<M>, cell: Cell, name: u64) -> bool {
+        let Ok(words) = pool.words(offset(name), cell.bytes() / 8) else { return false };
+        pool.medium().copy_words(words, &mut self.words);
+        (self.begin, self.bytes) = (cell.key_bytes() - cell.skip(), cell.value_bytes());
+        self.name = name;
+        is_cell(name) && !is_chained(name)
+    }
+
+    /// True if the cell that was copied is of this key.
+    #[inline]
+    pub(crate) fn is_of(&self, cell: Cell, key: &[u8]) -> bool {
+        self.words.bytes().starts_with(&key[cell.skip()..])
+    }
+
+    /// True if the cell that was copied is intact.
+    #[inline]
+    pub(crate) fn is_intact(&self, cell: Cell, hashes: &Hashes, key_hash: KeyHash) -> bool {
+        let last = self.words.bytes().last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        cell.kept_by(self.name, last) == cell.kept(hashes.cell_checksum(key_hash, self.value()))
     }
 }
 
@@ -131,7 +159,7 @@ pub(crate) struct Hashes {
 }
 
 /// The hash of a key, and where there are cells its first word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyHash {
     hash: u64,
     first: u64,
@@ -595,7 +623,7 @@ pub(crate) fn copy_short<M: Medium>(
     let Some(([lengths, checksum, next], body)) = words.split_first_chunk() else {
         return false;
     };
-    let Some(value) = body[key_words..].first_chunk() else { return false };
+    let value = &body[key_words..];
     let (have, begin) = (medium.load(lengths), key.len() % 8);
     let bytes = (have >> 32) as usize;
     if have & u64::from(u32::MAX) != key.len() as u64

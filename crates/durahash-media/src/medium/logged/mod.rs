@@ -127,7 +127,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
-use crate::copied::{COPIED_WORDS, CopiedWords};
+use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
@@ -252,7 +252,7 @@ impl<D: Disk + 'static> Memory for Logged<D> {
         true
     }
     #[inline(always)]
-    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+    fn copy_words(&self, src: &[PmU64], dst: &mut CopiedWords) {
         dst.fill_at_once(src);
     }
     #[inline(always)]

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, sys};
-use crate::copied::{COPIED_WORDS, CopiedWords};
+use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::identity::FileId;
@@ -441,7 +441,7 @@ impl Memory for Mapped {
         cfg!(target_arch = "x86_64")
     }
     #[inline(always)]
-    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+    fn copy_words(&self, src: &[PmU64], dst: &mut CopiedWords) {
         dst.fill_at_once(src);
     }
     #[inline(always)]
