@@ -36,10 +36,13 @@ pub mod faults {
         matches!(ARMED.take(), Some((0, _)))
     }
 
-    #[cfg(test)]
     thread_local! {
         /// True if no file may be without a name in this thread, as on file systems that do not know such files.
-        pub(crate) static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+        pub static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[cfg(test)]
+    thread_local! {
         /// Is run when this thread asks for a further one, which the system does not give then.
         pub(crate) static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
@@ -172,16 +175,41 @@ fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Resul
 
 /// True if a file lies on a file system without a disk.
 pub(crate) fn is_in_memory(file: &File) -> bool {
-    const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
-    let kind = rustix::fs::fstatfs(file).map(|stat| stat.f_type as u64 & 0xffff_ffff);
-    kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
+    kind_of(file).is_some_and(|kind| [TMPFS, RAMFS].contains(&kind))
+}
+
+const TMPFS: u64 = 0x0102_1994;
+
+/// The number of the kind of file system that a file lies on.
+fn kind_of(file: &File) -> Option<u64> {
+    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u64 & 0xffff_ffff)
+}
+
+/// True if a new file on the file system of `file` may need a name at once: it is none of those that are known to
+/// have [files without one](create_unnamed).
+pub(crate) fn names_new_files(file: &File) -> bool {
+    const BTRFS: u64 = 0x9123_683e;
+    const EXT: u64 = 0xef53;
+    const F2FS: u64 = 0xf2f5_2010;
+    const XFS: u64 = 0x5846_5342;
+    #[cfg(any(test, feature = "sim"))]
+    if faults::NAMED_ONLY.get() {
+        return true;
+    }
+    !kind_of(file).is_some_and(|kind| [BTRFS, EXT, F2FS, TMPFS, XFS].contains(&kind))
+}
+
+/// The regular files in a directory that can be seen.
+pub(crate) fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_file())).map(|e| e.path())
 }
 
 /// Creates a file without a name in a directory, to be read and written, and to be [linked](link).
 pub(crate) fn create_unnamed(dir: &Path, mode: u32) -> io::Result<File> {
     gate()?;
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sim"))]
     if faults::NAMED_ONLY.get() {
         return Err(Errno::OPNOTSUPP.into());
     }

@@ -293,6 +293,32 @@ fn a_file_that_loses_its_name_before_it_is_locked_is_not_the_pool() {
     }
 }
 
+/// Between its creation and its lock a file looks like a leftover: another process locks it, or has removed it.
+#[test]
+fn a_new_file_that_is_taken_for_a_leftover_is_made_again() {
+    faults::NAMED_ONLY.set(true);
+    for removes in [false, true] {
+        let (dir, path) = directory();
+        let (within, mut locked) = (dir.path().to_owned(), None);
+        faults::before_lock(Some(Box::new(move || {
+            if locked.is_none() {
+                let file = fs::read_dir(&within).unwrap().next().unwrap().unwrap().path();
+                locked = Some(fs::File::open(&file).unwrap());
+                if removes {
+                    fs::remove_file(file).unwrap();
+                } else {
+                    locked.as_ref().unwrap().lock().unwrap();
+                }
+            }
+        })));
+        make(&path, EXTENT, 7).unwrap();
+        faults::before_lock(None);
+        assert_eq!(names(&dir), ["pool"]);
+        Mapped::open(&path, false, &options()).unwrap();
+    }
+    faults::NAMED_ONLY.set(false);
+}
+
 /// A file system of 1 MiB, where the test may mount one: its context and its root. It is in nobody's
 /// tree of names, and goes away when these are closed.
 fn small_file_system() -> Option<(OwnedFd, OwnedFd)> {
