@@ -208,6 +208,9 @@ pub enum ErrorKind {
 pub enum Limit {
     /// The file system, or a quota of it.
     Disk,
+    /// The file system, of which the file does not have all it needs: it has holes, as a sparse copy has. The pool can be
+    /// read, and written once there is space for them.
+    Holes,
     /// The longest file that this process may write (`ulimit -f`).
     FileSize,
     /// The size that the pool was created with as its largest.
@@ -227,6 +230,10 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Disk => f.write_str("the disk is full, or a quota is reached"),
+            Limit::Holes => f.write_str(
+                "the disk is full, or a quota is reached, and the file has holes, as a sparse copy has, in which a \
+                 change would end the process; free so many bytes, or open the pool read-only",
+            ),
             Limit::FileSize => {
                 f.write_str("the file-size limit of the process (`ulimit -f`) is reached")
             }
@@ -342,6 +349,9 @@ impl fmt::Display for Error {
             ),
             ErrorKind::Corrupt { what, off } => {
                 write!(f, "the pool is damaged: {what} (at offset {off:#x})")
+            }
+            ErrorKind::Full { wanted_bytes, limit: limit @ Limit::Holes } => {
+                write!(f, "no space for {wanted_bytes} more bytes: {limit}")
             }
             ErrorKind::Full { wanted_bytes, limit } => write!(
                 f,

@@ -179,6 +179,19 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
     kind_of(file).is_some_and(|kind| [TMPFS, RAMFS].contains(&kind))
 }
 
+/// Where a file has data, not a hole, from `off` on.
+pub(crate) fn data_from(file: &File, off: u64) -> Option<u64> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Data(off)).ok()
+}
+
+/// Bytes that are free on the file system of a file; the largest number where it has no bound.
+pub(crate) fn space_left(file: &File) -> u64 {
+    match rustix::fs::fstatvfs(file) {
+        Ok(stat) if stat.f_blocks != 0 => stat.f_bavail.saturating_mul(stat.f_frsize),
+        _ => u64::MAX,
+    }
+}
+
 const TMPFS: u64 = 0x0102_1994;
 
 /// The number of the kind of file system that a file lies on.

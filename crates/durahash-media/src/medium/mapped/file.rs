@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Limit, Result};
-use crate::medium::sys;
+use crate::medium::{BLOCK_BYTES, Region, sys};
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
 const ATTEMPTS: u32 = 16;
@@ -194,8 +194,40 @@ impl PoolFile {
         if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
-        self.fill(0, unused.start)?;
-        self.fill(unused.end, bytes)
+        let filled = self.fill(0, unused.start).and_then(|()| self.fill(unused.end, bytes));
+        filled.map_err(|e| match e.kind() {
+            ErrorKind::Full { limit: Limit::Disk, .. } => {
+                let used = bytes - (unused.end - unused.start);
+                let missing = used.saturating_sub(metadata.blocks() * 512).max(BLOCK_BYTES);
+                Error::full(missing, Limit::Holes).at_path(self.path())
+            }
+            _ => e,
+        })
+    }
+
+    /// True if the file lies in memory and has more holes than there is space left: there a hole takes space when it is
+    /// read through a mapping, too, and the process ends if there is none.
+    pub(super) fn is_short_of_space(&self) -> Result<bool> {
+        let metadata = self.metadata()?;
+        let missing = metadata.len().saturating_sub(metadata.blocks() * 512);
+        Ok(missing > 0 && sys::is_in_memory(&self.file) && sys::space_left(&self.file) < missing)
+    }
+
+    /// Copies what the file holds into `region`, which is zeros.
+    pub(super) fn copy_to(&self, region: &Region) -> Result<()> {
+        let mut bytes = vec![0; 1 << 20];
+        let (len, mut off) = (region.len() / 8 * 8, 0);
+        while let Some(from) = sys::data_from(&self.file, off).filter(|from| *from < len) {
+            let bytes = &mut bytes[..(len - from).min(1 << 20) as usize];
+            sys::read_at(&self.file, bytes, from).map_err(|e| self.error("reading the pool", e))?;
+            let words = region.words(from, bytes.len() as u64 / 8)?;
+            // As a mapping would show it.
+            let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).to_le();
+            let values = bytes.as_chunks().0.iter().map(word);
+            words.iter().zip(values).filter(|(_, v)| *v != 0).for_each(|(word, v)| word.store(v));
+            off = from + bytes.len() as u64;
+        }
+        Ok(())
     }
 
     /// Takes the space of holes from byte `from` up to `to`, where the file system can.
