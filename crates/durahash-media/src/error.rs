@@ -218,6 +218,8 @@ pub enum Limit {
         /// That size in bytes.
         max_bytes: u64,
     },
+    /// The memory that the machine, or a control group, has left for this process.
+    Memory,
     /// The addresses that this process has left in one piece (`ulimit -v`, or other mappings).
     Addresses,
     /// The memory of the nodes.
@@ -240,6 +242,7 @@ impl fmt::Display for Limit {
             Limit::Pool { max_bytes } => {
                 write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
             }
+            Limit::Memory => f.write_str("the machine, or a control group, has less memory left"),
             Limit::Addresses => f.write_str("the process has no addresses left behind the pool"),
             Limit::Nodes => f.write_str("the memory of the nodes is used up"),
             Limit::Design(what) => f.write_str(what),

@@ -39,6 +39,8 @@ pub mod faults {
     thread_local! {
         /// True if no file may be without a name in this thread, as on file systems that do not know such files.
         pub static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+        /// Bytes of memory that are left to this thread's questions, if it is not the system that answers.
+        pub static MEMORY_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
     #[cfg(test)]
@@ -361,29 +363,60 @@ pub(crate) fn memory_bytes() -> u64 {
     *BYTES.get_or_init(|| {
         let info = rustix::system::sysinfo();
         let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
-        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
+        groups_bytes(false).min(machine)
     })
 }
 
-/// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors.
-fn group_bytes(line: &str) -> Option<u64> {
+/// Bytes of memory that it may still have now, without those of others going to a swap device.
+pub(crate) fn memory_left() -> u64 {
+    #[cfg(any(test, feature = "sim"))]
+    if let Some(bytes) = faults::MEMORY_LEFT.get() {
+        return bytes;
+    }
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let left = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = left.and_then(|left| left.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    groups_bytes(true).min(kib.map_or(u64::MAX, |kib| kib << 10))
+}
+
+/// What the control groups of this process are allowed, or have left of it.
+fn groups_bytes(left: bool) -> u64 {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().filter_map(|line| group_bytes(line, left)).min().unwrap_or(u64::MAX)
+}
+
+/// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors, or what is left of it.
+fn group_bytes(line: &str, left: bool) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, group) = (parts.next()?, parts.next()?);
-    let (root, name) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
+    let (root, most, used) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
         _ if controllers.split(',').any(|one| one == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
         }
         _ => return None,
     };
     // In a container the path may be that of the host: then the root is the group itself.
     let group = Path::new(group.trim_start_matches('/'));
-    let limit = |group: &Path| {
-        let text = std::fs::read_to_string(Path::new(root).join(group).join(name)).ok()?;
-        text.trim().parse().ok()
+    let text = |group: &Path, name: &str| {
+        std::fs::read_to_string(Path::new(root).join(group).join(name)).ok()
     };
-    group.ancestors().filter_map(limit).min()
+    let number = |group: &Path, name: &str| text(group, name)?.trim().parse::<u64>().ok();
+    let bytes = |group: &Path| {
+        let most = number(group, most)?;
+        if !left {
+            return Some(most);
+        }
+        // Pages of files go when memory is asked for.
+        let files = |text: &str| -> u64 {
+            let values = text.lines().filter_map(|line| line.split_once(' '));
+            let files = values.filter(|(name, _)| ["active_file", "inactive_file"].contains(name));
+            files.filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
+        };
+        let files = files(&text(group, "memory.stat").unwrap_or_default());
+        Some(most.saturating_sub(number(group, used)?.saturating_sub(files)))
+    };
+    group.ancestors().filter_map(bytes).min()
 }
 
 /// Writes the changed pages of a shared file mapping to the disk.
