@@ -381,8 +381,9 @@ impl fmt::Display for Error {
             ErrorKind::Copied => write!(
                 f,
                 "this file is a copy that was made while the pool was open, or after a kill, so its pages may be \
-                 of different times; open and close the original, then copy it, or dump it and load the dump \
-                 into a new pool. accept_suspect opens the copy all the same"
+                 of different times; open and close the original, then copy it, or write another with \
+                 `compact --to FILE` (`Options::compact_to`), or dump it and load the dump into a new pool. \
+                 accept_suspect opens the copy all the same"
             ),
             ErrorKind::NoDax => write!(
                 f,
@@ -445,6 +446,12 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_told_how_to_be_made() {
+        let error = Error::from(ErrorKind::Copied).to_string();
+        assert!(error.contains("`compact --to FILE` (`Options::compact_to`)"), "{error}");
+    }
 
     #[test]
     fn a_limit_of_the_system_is_named() {
