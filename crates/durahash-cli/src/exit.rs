@@ -166,6 +166,8 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
                 "`durahash check {pool}` says where, `durahash dump {pool}` saves what can be read"
             ));
         }
+        // Its text says it.
+        ErrorKind::Full { limit: Limit::Holes, .. } => return None,
         ErrorKind::Full { limit, .. } => make_room(limit),
         ErrorKind::Locked => "try again when it has been closed",
         ErrorKind::NoMap { .. } => return Some(format!("`durahash maps {pool}` lists its maps")),

@@ -208,6 +208,9 @@ pub enum ErrorKind {
 pub enum Limit {
     /// The file system, or a quota of it.
     Disk,
+    /// The file system, of which the file does not have all it needs: it has holes, as a sparse copy has. The pool can be
+    /// read, and written once there is space for them.
+    Holes,
     /// The longest file that this process may write (`ulimit -f`).
     FileSize,
     /// The size that the pool was created with as its largest.
@@ -215,6 +218,8 @@ pub enum Limit {
         /// That size in bytes.
         max_bytes: u64,
     },
+    /// The memory that the machine, or a control group, has left for this process.
+    Memory,
     /// The addresses that this process has left in one piece (`ulimit -v`, or other mappings).
     Addresses,
     /// The memory of the nodes.
@@ -227,12 +232,17 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Disk => f.write_str("the disk is full, or a quota is reached"),
+            Limit::Holes => f.write_str(
+                "the disk is full, or a quota is reached, and the file has holes, as a sparse copy has, in which a \
+                 change would end the process; free so many bytes, or open the pool read-only",
+            ),
             Limit::FileSize => {
                 f.write_str("the file-size limit of the process (`ulimit -f`) is reached")
             }
             Limit::Pool { max_bytes } => {
                 write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
             }
+            Limit::Memory => f.write_str("the machine, or a control group, has less memory left"),
             Limit::Addresses => f.write_str("the process has no addresses left behind the pool"),
             Limit::Nodes => f.write_str("the memory of the nodes is used up"),
             Limit::Design(what) => f.write_str(what),
@@ -343,6 +353,9 @@ impl fmt::Display for Error {
             ErrorKind::Corrupt { what, off } => {
                 write!(f, "the pool is damaged: {what} (at offset {off:#x})")
             }
+            ErrorKind::Full { wanted_bytes, limit: limit @ Limit::Holes } => {
+                write!(f, "no space for {wanted_bytes} more bytes: {limit}")
+            }
             ErrorKind::Full { wanted_bytes, limit } => write!(
                 f,
                 "no space for {wanted_bytes} more bytes: {limit} (nothing was changed, except by \
@@ -368,8 +381,9 @@ impl fmt::Display for Error {
             ErrorKind::Copied => write!(
                 f,
                 "this file is a copy that was made while the pool was open, or after a kill, so its pages may be \
-                 of different times; open and close the original, then copy it, or dump it and load the dump \
-                 into a new pool. accept_suspect opens the copy all the same"
+                 of different times; open and close the original, then copy it, or write another with \
+                 `compact --to FILE` (`Options::compact_to`), or dump it and load the dump into a new pool. \
+                 accept_suspect opens the copy all the same"
             ),
             ErrorKind::NoDax => write!(
                 f,
@@ -432,6 +446,12 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_told_how_to_be_made() {
+        let error = Error::from(ErrorKind::Copied).to_string();
+        assert!(error.contains("`compact --to FILE` (`Options::compact_to`)"), "{error}");
+    }
 
     #[test]
     fn a_limit_of_the_system_is_named() {

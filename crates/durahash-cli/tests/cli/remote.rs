@@ -115,6 +115,13 @@ impl<'a> Node<'a> {
         self.child.wait().unwrap();
     }
 
+    /// What it complained of until it is killed here.
+    fn complaints(&mut self) -> Vec<String> {
+        self.kill();
+        let said = BufReader::new(self.child.stderr.as_mut().unwrap());
+        said.lines().map(Result::unwrap).collect()
+    }
+
     /// Waits until its memory is removed, which another process does if it is in files.
     fn wait_until_removed(&self) {
         patiently(|| self.dir.as_ref().is_none_or(|dir| !dir.exists()));
@@ -277,9 +284,10 @@ fn tokens_keep_out_clients_with_another() {
         work.write("token", "secret\n");
         work.write("other", "Secret\n");
         work.write("empty", "");
-        let node = Node::start(&work, over, "--size 16MiB --token-file token");
+        let mut node = Node::start(&work, over, "--size 16MiB --token-file token");
+        let address = node.address.clone();
         let load = |options: &str| {
-            let line = format!("remote --node {} {options} load", node.address);
+            let line = format!("remote --node {address} {options} load");
             work.run_args(line.split_whitespace())
         };
         load("--token-file token").ok();
@@ -287,9 +295,22 @@ fn tokens_keep_out_clients_with_another() {
         assert!(load("--token-file other").failed(2).ends_with("it requires a different token"));
         assert!(load("--token-file empty").failed(2).contains("1 to 1024 bytes"));
         assert!(load("--token-file none").failed(4).starts_with("reading the token none: "));
-        let open = Node::start(&work, over, "--size 16MiB");
+        let mut open = Node::start(&work, over, "--size 16MiB");
         let shown = format!("remote --node {} --token-file token get k", open.address);
         assert!(work.run(&shown).failed(2).contains("requires no token"));
+        // A line of each client that was refused, and of no other.
+        let refused: Vec<_> =
+            [&mut node, &mut open].into_iter().flat_map(Node::complaints).collect();
+        let why = [
+            "it shows no token",
+            "it shows a different token",
+            "it shows a token, and this node requires none",
+        ];
+        assert_eq!(refused.len(), why.len(), "{refused:?}");
+        for (line, why) in refused.iter().zip(why) {
+            assert!(line.starts_with("refused 127.0.0.1:"), "{line}");
+            assert!(line.ends_with(&format!(": {why}")), "{line}");
+        }
     }
 }
 

@@ -32,6 +32,12 @@ impl Dram {
         Self::new(sys::memory_bytes() & !(LINE_BYTES - 1))
     }
 
+    /// Bytes of memory that the process may still take now. They are not kept for it.
+    #[must_use]
+    pub fn memory_left() -> u64 {
+        sys::memory_left()
+    }
+
     /// A medium of up to `max_bytes`; addresses are reserved ahead of use, memory is taken as it is
     /// touched.
     ///

@@ -36,10 +36,15 @@ pub mod faults {
         matches!(ARMED.take(), Some((0, _)))
     }
 
-    #[cfg(test)]
     thread_local! {
         /// True if no file may be without a name in this thread, as on file systems that do not know such files.
-        pub(crate) static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+        pub static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
+        /// Bytes of memory that are left to this thread's questions, if it is not the system that answers.
+        pub static MEMORY_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    #[cfg(test)]
+    thread_local! {
         /// Is run when this thread asks for a further one, which the system does not give then.
         pub(crate) static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
@@ -172,16 +177,54 @@ fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Resul
 
 /// True if a file lies on a file system without a disk.
 pub(crate) fn is_in_memory(file: &File) -> bool {
-    const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
-    let kind = rustix::fs::fstatfs(file).map(|stat| stat.f_type as u64 & 0xffff_ffff);
-    kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
+    kind_of(file).is_some_and(|kind| [TMPFS, RAMFS].contains(&kind))
+}
+
+/// Where a file has data, not a hole, from `off` on.
+pub(crate) fn data_from(file: &File, off: u64) -> Option<u64> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Data(off)).ok()
+}
+
+/// Bytes that are free on the file system of a file; the largest number where it has no bound.
+pub(crate) fn space_left(file: &File) -> u64 {
+    match rustix::fs::fstatvfs(file) {
+        Ok(stat) if stat.f_blocks != 0 => stat.f_bavail.saturating_mul(stat.f_frsize),
+        _ => u64::MAX,
+    }
+}
+
+const TMPFS: u64 = 0x0102_1994;
+
+/// The number of the kind of file system that a file lies on.
+fn kind_of(file: &File) -> Option<u64> {
+    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u64 & 0xffff_ffff)
+}
+
+/// True if a new file on the file system of `file` may need a name at once: it is none of those that are known to
+/// have [files without one](create_unnamed).
+pub(crate) fn names_new_files(file: &File) -> bool {
+    const BTRFS: u64 = 0x9123_683e;
+    const EXT: u64 = 0xef53;
+    const F2FS: u64 = 0xf2f5_2010;
+    const XFS: u64 = 0x5846_5342;
+    #[cfg(any(test, feature = "sim"))]
+    if faults::NAMED_ONLY.get() {
+        return true;
+    }
+    !kind_of(file).is_some_and(|kind| [BTRFS, EXT, F2FS, TMPFS, XFS].contains(&kind))
+}
+
+/// The regular files in a directory that can be seen.
+pub(crate) fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_file())).map(|e| e.path())
 }
 
 /// Creates a file without a name in a directory, to be read and written, and to be [linked](link).
 pub(crate) fn create_unnamed(dir: &Path, mode: u32) -> io::Result<File> {
     gate()?;
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sim"))]
     if faults::NAMED_ONLY.get() {
         return Err(Errno::OPNOTSUPP.into());
     }
@@ -320,29 +363,60 @@ pub(crate) fn memory_bytes() -> u64 {
     *BYTES.get_or_init(|| {
         let info = rustix::system::sysinfo();
         let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
-        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
+        groups_bytes(false).min(machine)
     })
 }
 
-/// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors.
-fn group_bytes(line: &str) -> Option<u64> {
+/// Bytes of memory that it may still have now, without those of others going to a swap device.
+pub(crate) fn memory_left() -> u64 {
+    #[cfg(any(test, feature = "sim"))]
+    if let Some(bytes) = faults::MEMORY_LEFT.get() {
+        return bytes;
+    }
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let left = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = left.and_then(|left| left.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    groups_bytes(true).min(kib.map_or(u64::MAX, |kib| kib << 10))
+}
+
+/// What the control groups of this process are allowed, or have left of it.
+fn groups_bytes(left: bool) -> u64 {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().filter_map(|line| group_bytes(line, left)).min().unwrap_or(u64::MAX)
+}
+
+/// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors, or what is left of it.
+fn group_bytes(line: &str, left: bool) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, group) = (parts.next()?, parts.next()?);
-    let (root, name) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
+    let (root, most, used) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
         _ if controllers.split(',').any(|one| one == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
         }
         _ => return None,
     };
     // In a container the path may be that of the host: then the root is the group itself.
     let group = Path::new(group.trim_start_matches('/'));
-    let limit = |group: &Path| {
-        let text = std::fs::read_to_string(Path::new(root).join(group).join(name)).ok()?;
-        text.trim().parse().ok()
+    let text = |group: &Path, name: &str| {
+        std::fs::read_to_string(Path::new(root).join(group).join(name)).ok()
     };
-    group.ancestors().filter_map(limit).min()
+    let number = |group: &Path, name: &str| text(group, name)?.trim().parse::<u64>().ok();
+    let bytes = |group: &Path| {
+        let most = number(group, most)?;
+        if !left {
+            return Some(most);
+        }
+        // Pages of files go when memory is asked for.
+        let files = |text: &str| -> u64 {
+            let values = text.lines().filter_map(|line| line.split_once(' '));
+            let files = values.filter(|(name, _)| ["active_file", "inactive_file"].contains(name));
+            files.filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
+        };
+        let files = files(&text(group, "memory.stat").unwrap_or_default());
+        Some(most.saturating_sub(number(group, used)?.saturating_sub(files)))
+    };
+    group.ancestors().filter_map(bytes).min()
 }
 
 /// Writes the changed pages of a shared file mapping to the disk.

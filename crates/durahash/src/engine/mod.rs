@@ -21,7 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Durability, Error, ErrorKind, Format, Limit, Medium, Place, Pool, Result};
+use durahash_media::{
+    Dram, Durability, Error, ErrorKind, Format, Limit, Medium, Place, Pool, Result,
+};
 
 use self::cell::Cell;
 use self::data::{Data, Type};
@@ -76,6 +78,9 @@ pub(crate) enum Multi {}
 
 /// Bytes of a slot, of any design.
 const ENTRY_BYTES: u64 = 16;
+
+/// Bytes of memory that room for an entry takes, of any design, at the most: the number of units is a power of two.
+const RESERVED_BYTES: u64 = 72;
 
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
@@ -395,6 +400,14 @@ impl<K: Kind> Engine<K> {
         let max_bytes = self.store.max_bytes();
         if bytes > max_bytes {
             return Err(Error::full(bytes, Limit::Pool { max_bytes }));
+        }
+        // The system promises more memory than it has, and ends the process that takes it.
+        if self.store.durability() == Durability::None {
+            let there = self.store.facts().space.unit_bytes;
+            let wanted = entries.saturating_mul(RESERVED_BYTES).saturating_sub(there);
+            if wanted > Dram::memory_left() {
+                return Err(Error::full(wanted, Limit::Memory));
+            }
         }
         self.with_room(|| self.index.reserve(entries))
     }

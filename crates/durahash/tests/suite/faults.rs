@@ -142,14 +142,42 @@ fn one_writer_or_many_readers() {
 }
 
 #[test]
-fn existing_files_are_not_created_over_and_leftovers_do_not_disturb() {
+fn existing_files_are_not_created_over() {
     let dir = tempfile::tempdir().unwrap();
-    // The leftover of a creation that was killed.
-    fs::write(dir.path().join(".durahash-1-2-3.tmp"), [0; 4096]).unwrap();
     let path = pool(dir.path(), 10);
     let error = Options::new().create::<Map<u64, u64>>(&path).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Exists));
     assert_eq!(open(&path).unwrap().len().unwrap(), 10);
+}
+
+/// Where a new file has a temporary name, what a killed creation left goes with the next creation, and with the next
+/// open for writing; what another process uses stays, and so does what only looks like it.
+#[test]
+fn the_leftover_of_a_killed_creation_is_removed() {
+    faults::NAMED_ONLY.set(true);
+    let dir = tempfile::tempdir().unwrap();
+    let [left, locked, other] = [
+        ".durahash-1-2-00000000deadbeef.tmp",
+        ".durahash-1-3-00000000deadbeef.tmp",
+        ".durahash-1-2-3.tmp",
+    ]
+    .map(|name| dir.path().join(name));
+    let leave = |path| fs::write(path, [0; 4096]).unwrap();
+    [&left, &locked, &other].into_iter().for_each(leave);
+    let in_use = fs::File::open(&locked).unwrap();
+    in_use.lock().unwrap();
+    let path = pool(dir.path(), 10);
+    assert!(!left.exists() && locked.exists() && other.exists());
+    leave(&left);
+    let read_only = Options::new().read_only(true).open::<Map<u64, u64>>(&path).unwrap();
+    assert!(left.exists(), "a reader changes nothing");
+    drop(read_only);
+    open(&path).unwrap();
+    assert!(!left.exists() && locked.exists() && other.exists());
+    in_use.unlock().unwrap();
+    open(&path).unwrap();
+    assert!(!locked.exists() && other.exists());
+    faults::NAMED_ONLY.set(false);
 }
 
 #[test]

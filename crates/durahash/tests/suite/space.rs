@@ -2,33 +2,49 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
-use durahash::{Design, Map, Options, SyncMode};
+use durahash::{Design, Map, MultiMap, Options, Pool, SyncMode};
 use durahash_media::sim::copies_pass;
 use durahash_testkit::new_path;
 
 const SHORT_LOG: u64 = 512 << 10;
 
-fn on_disk(path: &std::path::Path) -> u64 {
+fn on_disk(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
 #[test]
 fn a_new_pool_is_small() {
     for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
+        let is_small = |path: &Path, of: &str| {
+            assert!(on_disk(path) <= 1 << 20, "{of}, {mode}: {}", on_disk(path));
+        };
+        let new = || Options::new().sync_mode(mode);
         for design in Design::ALL.iter().copied() {
             let (_dir, path) = new_path();
-            let options = Options::new().design(design).sync_mode(mode);
+            let options = new().design(design);
             let map: Map<u64, u64> = options.create(&path).unwrap();
             map.put(&1, &1).unwrap();
-            assert!(on_disk(&path) <= 1 << 20, "{design}, {mode}: {}", on_disk(&path));
+            is_small(&path, &design.to_string());
             map.close().unwrap();
-            assert!(on_disk(&path) <= 1 << 20, "{design}, {mode}: {}", on_disk(&path));
+            is_small(&path, &design.to_string());
             let map: Map<u64, u64> = options.open(&path).unwrap();
             assert_eq!(map.stats().unwrap().space.max_bytes, None);
             assert_eq!(map.get(&1).unwrap(), Some(1));
         }
+        let (_dir, path) = new_path();
+        let map: MultiMap<u64, u64> = new().create(&path).unwrap();
+        map.add(&1, &1).unwrap();
+        is_small(&path, "multimap");
+        map.close().unwrap();
+        is_small(&path, "multimap");
+        let (_dir, path) = new_path();
+        let pool: Pool = new().create(&path).unwrap();
+        is_small(&path, "no map");
+        pool.close().unwrap();
+        is_small(&path, "no map");
     }
 }
 

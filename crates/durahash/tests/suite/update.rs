@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use durahash::{Change, Cursor, Design, ErrorKind, MAX_VALUE_BYTES, Map, Options, SyncMode};
-use durahash_media::Geometry;
+use durahash::{Change, Cursor, Design, ErrorKind, Limit, MAX_VALUE_BYTES, Map, Options, SyncMode};
+use durahash_media::sim::faults;
+use durahash_media::{Dram, Geometry};
 use durahash_testkit::{Sample, assert_sound};
 
 /// Small buckets and segments.
@@ -128,6 +129,33 @@ fn reserved_room_keeps_from_splitting() {
     assert!(matches!(full.kind(), ErrorKind::Full { .. }), "{full}");
     map.put(&1, &1).unwrap();
     assert_sound(&map);
+}
+
+/// Room for more than there is memory is refused, whatever the pool's limit, and takes none; what is there is not asked
+/// for again.
+#[test]
+fn room_that_memory_does_not_have_is_refused() {
+    for design in DESIGNS {
+        for options in [Options::new(), Options::new().max_bytes(1 << 40)] {
+            let map: Map<u64, u64> = options.design(design).in_memory().unwrap();
+            map.put(&1, &1).unwrap();
+            faults::MEMORY_LEFT.set(Some(8 << 20));
+            map.reserve(100_000).unwrap();
+            let before = map.stats().unwrap().space.bytes;
+            let full = map.reserve(1_000_000).unwrap_err();
+            let no_memory = matches!(full.kind(), ErrorKind::Full { limit: Limit::Memory, .. });
+            assert!(no_memory && full.to_string().contains("memory"), "{full}");
+            assert_eq!(map.stats().unwrap().space.bytes, before, "{design}");
+            if design != Design::Rewo {
+                faults::MEMORY_LEFT.set(Some(5 << 20));
+                map.reserve(90_000).unwrap();
+            }
+            map.extend((0..100_000).map(|i| (i, i))).unwrap();
+            faults::MEMORY_LEFT.set(None);
+        }
+    }
+    let left = Dram::memory_left();
+    assert!((1 << 20..1 << 50).contains(&left), "{left}");
 }
 
 /// Steps of a walk, between which all kinds of things happen: what stays is given once, wherever the walk is.

@@ -11,7 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Limit, Result};
-use crate::medium::sys;
+use crate::medium::{BLOCK_BYTES, Region, sys};
+
+/// Attempts to have a file that another process does not replace or remove before it is locked.
+const ATTEMPTS: u32 = 16;
 
 /// A locked file. One that was created has no name until it is published, or a temporary one where the file
 /// system does not know such files, and goes away with `self` if it never is.
@@ -28,7 +31,7 @@ pub(super) struct PoolFile {
 
 /// How a file is reached that was not published yet.
 enum Unpublished {
-    /// By a temporary name, which a killed process leaves behind.
+    /// By a temporary name, which a killed process leaves to [`remove_leftovers`].
     Named(PathBuf),
     /// By its descriptor only, so that it ends with the process.
     Unnamed(PathBuf),
@@ -54,11 +57,20 @@ impl PoolFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("creating the pool", Some(path.into()), e)),
         }
-        let (file, unpublished) = create_unpublished(path, mode)
-            .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
-        let created = Self::new(file, path, Some(unpublished));
-        created.lock(false)?;
-        Ok(created)
+        for _ in 0..ATTEMPTS {
+            let (file, unpublished) = create_unpublished(path, mode)
+                .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
+            let created = Self::new(file, path, Some(unpublished));
+            // Before it was locked, another process may have taken it for a leftover.
+            let is_ours = match created.lock(false) {
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) => false,
+                locked => locked.and_then(|()| created.has_name(&created.current_path()))?,
+            };
+            if is_ours {
+                return Ok(created);
+            }
+        }
+        Err(Error::from(ErrorKind::Locked).at_path(path))
     }
 
     fn new(file: File, path: &Path, unpublished: Option<Unpublished>) -> Self {
@@ -70,15 +82,17 @@ impl PoolFile {
 
     /// The file at `path`, which is a regular one and not empty.
     pub(super) fn open(path: &Path, read_only: bool) -> Result<Self> {
-        const ATTEMPTS: u32 = 16;
         for _ in 0..ATTEMPTS {
             let opened = Self::open_once(path, read_only)?;
             // Before it was locked, a compaction may have put another file in its place: what is
             // stored in this one would be lost.
-            if opened.has_its_name()? {
+            if opened.has_name(path)? {
                 // Only now: the process that held the lock may have changed it.
                 if opened.metadata()?.len() == 0 {
                     return Err(not_a_pool("it is empty", path));
+                }
+                if !read_only && sys::names_new_files(&opened.file) {
+                    remove_leftovers(directory(path));
                 }
                 return Ok(opened);
             }
@@ -107,10 +121,10 @@ impl PoolFile {
         Ok(opened)
     }
 
-    /// True if its path leads to this file, and not to another or to nothing.
-    fn has_its_name(&self) -> Result<bool> {
+    /// True if `path` leads to this file, and not to another or to nothing.
+    fn has_name(&self, path: &Path) -> Result<bool> {
         let file = self.metadata()?;
-        match sys::target_metadata(&self.path) {
+        match sys::target_metadata(path) {
             Ok(named) => Ok((named.dev(), named.ino()) == (file.dev(), file.ino())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(self.error("looking at the pool", e)),
@@ -180,8 +194,40 @@ impl PoolFile {
         if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
-        self.fill(0, unused.start)?;
-        self.fill(unused.end, bytes)
+        let filled = self.fill(0, unused.start).and_then(|()| self.fill(unused.end, bytes));
+        filled.map_err(|e| match e.kind() {
+            ErrorKind::Full { limit: Limit::Disk, .. } => {
+                let used = bytes - (unused.end - unused.start);
+                let missing = used.saturating_sub(metadata.blocks() * 512).max(BLOCK_BYTES);
+                Error::full(missing, Limit::Holes).at_path(self.path())
+            }
+            _ => e,
+        })
+    }
+
+    /// True if the file lies in memory and has more holes than there is space left: there a hole takes space when it is
+    /// read through a mapping, too, and the process ends if there is none.
+    pub(super) fn is_short_of_space(&self) -> Result<bool> {
+        let metadata = self.metadata()?;
+        let missing = metadata.len().saturating_sub(metadata.blocks() * 512);
+        Ok(missing > 0 && sys::is_in_memory(&self.file) && sys::space_left(&self.file) < missing)
+    }
+
+    /// Copies what the file holds into `region`, which is zeros.
+    pub(super) fn copy_to(&self, region: &Region) -> Result<()> {
+        let mut bytes = vec![0; 1 << 20];
+        let (len, mut off) = (region.len() / 8 * 8, 0);
+        while let Some(from) = sys::data_from(&self.file, off).filter(|from| *from < len) {
+            let bytes = &mut bytes[..(len - from).min(1 << 20) as usize];
+            sys::read_at(&self.file, bytes, from).map_err(|e| self.error("reading the pool", e))?;
+            let words = region.words(from, bytes.len() as u64 / 8)?;
+            // As a mapping would show it.
+            let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).to_le();
+            let values = bytes.as_chunks().0.iter().map(word);
+            words.iter().zip(values).filter(|(_, v)| *v != 0).for_each(|(word, v)| word.store(v));
+            off = from + bytes.len() as u64;
+        }
+        Ok(())
     }
 
     /// Takes the space of holes from byte `from` up to `to`, where the file system can.
@@ -296,7 +342,7 @@ impl PoolFile {
             sys::change_mode(&self.file, mode).map_err(|e| old.error(DOING, e))?;
         }
         self.sync_new()?;
-        if !old.has_its_name()? {
+        if !old.has_name(&old.path)? {
             let other = io::Error::other("another file has its name now, or none");
             return Err(old.error(DOING, other));
         }
@@ -343,6 +389,7 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
         Err(e) if NOT_KNOWN.into_iter().any(|errno| sys::is(&e, errno)) => {}
         Err(e) => return Err(e),
     }
+    remove_leftovers(directory(path));
     let temporary = path.with_file_name(temporary_name()?);
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
 }
@@ -363,9 +410,56 @@ fn temporary_name() -> io::Result<String> {
     Ok(format!(".durahash-{process}-{count}-{random:016x}.tmp"))
 }
 
+/// True of such names.
+fn is_temporary(name: &str) -> bool {
+    let middle = name.strip_prefix(".durahash-").and_then(|rest| rest.strip_suffix(".tmp"));
+    let parts: Vec<&str> = middle.unwrap_or_default().split('-').collect();
+    let is_number = |part: &str, radix| !part.is_empty() && part.chars().all(|c| c.is_digit(radix));
+    matches!(parts[..], [process, count, random]
+        if is_number(process, 10) && is_number(count, 10) && random.len() == 16 && is_number(random, 16))
+}
+
+/// Removes the files that killed creations left in `dir`; what cannot be removed stays.
+///
+/// None that is in use, by whatever process of whatever container: only the holder of a file's lock removes its
+/// temporary name. A creator uses its file only if it holds the lock and has then found the name still there, and holds
+/// the lock until the name is gone. Where a creator dies, the system gives the lock back. Where a network file system
+/// does not show locks of other machines, a creation there may fail; it has not returned then.
+fn remove_leftovers(dir: &Path) {
+    for path in sys::files_in(dir) {
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary) {
+            let _ = remove_leftover(&path);
+        }
+    }
+}
+
+fn remove_leftover(path: &Path) -> Result<()> {
+    let leftover = PoolFile::open_once(path, false)?;
+    if leftover.has_name(path)? {
+        sys::unlink(path).map_err(|e| leftover.error("removing a leftover", e))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn temporary_names_are_told_from_others() {
+        assert!(is_temporary(&temporary_name().unwrap()));
+        for other in [
+            ".durahash-1-2-0123456789abcdef",
+            "durahash-1-2-0123456789abcdef.tmp",
+            ".durahash-1-2-3.tmp",
+            ".durahash-1-0123456789abcdef.tmp",
+            ".durahash-1--0123456789abcdef.tmp",
+            ".durahash-1-2-0123456789abcdeg.tmp",
+            ".durahash-1-2-3-0123456789abcdef.tmp",
+        ] {
+            assert!(!is_temporary(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_forked_child_leaves_its_parent_the_lock() {

@@ -138,11 +138,29 @@ impl Mapped {
     }
 
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
-        let mapped = Self::map_file(Arc::clone(&file), read_only, options);
+        let map = |read_only, copied| Self::map_file(Arc::clone(&file), read_only, options, copied);
+        let mapped = file.is_short_of_space().and_then(|is_short| {
+            if !is_short {
+                return map(read_only, false);
+            }
+            let mut copy = map(true, true)?;
+            if read_only {
+                return Ok(copy);
+            }
+            let (len, old) = (copy.region.len(), OldLog::look(&mut copy)?);
+            copy.fill_holes(old.as_ref().map_or(len..len, OldLog::unused))?;
+            map(false, false)
+        });
         mapped.map_err(|e| e.at_path(file.path()))
     }
 
-    fn map_file(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
+    /// The file mapped, or `copied` into memory, for a reader.
+    fn map_file(
+        file: Arc<PoolFile>,
+        read_only: bool,
+        options: &MappedOptions,
+        copied: bool,
+    ) -> Result<Self> {
         let metadata = file.metadata()?;
         let len = metadata.len();
         let write_back = WriteBack::detect();
@@ -175,6 +193,10 @@ impl Mapped {
             _ => Flushes::None,
         };
         let (mapping, region) = map_file(&file, sharing, len, most, dax)?;
+        if copied {
+            mapping.own(0, len).map_err(|e| file.error(MAPPING, e))?;
+            file.copy_to(&region)?;
+        }
         let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
         let mut mapped = Mapped {
             region,

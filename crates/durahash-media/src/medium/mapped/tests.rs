@@ -293,6 +293,32 @@ fn a_file_that_loses_its_name_before_it_is_locked_is_not_the_pool() {
     }
 }
 
+/// Between its creation and its lock a file looks like a leftover: another process locks it, or has removed it.
+#[test]
+fn a_new_file_that_is_taken_for_a_leftover_is_made_again() {
+    faults::NAMED_ONLY.set(true);
+    for removes in [false, true] {
+        let (dir, path) = directory();
+        let (within, mut locked) = (dir.path().to_owned(), None);
+        faults::before_lock(Some(Box::new(move || {
+            if locked.is_none() {
+                let file = fs::read_dir(&within).unwrap().next().unwrap().unwrap().path();
+                locked = Some(fs::File::open(&file).unwrap());
+                if removes {
+                    fs::remove_file(file).unwrap();
+                } else {
+                    locked.as_ref().unwrap().lock().unwrap();
+                }
+            }
+        })));
+        make(&path, EXTENT, 7).unwrap();
+        faults::before_lock(None);
+        assert_eq!(names(&dir), ["pool"]);
+        Mapped::open(&path, false, &options()).unwrap();
+    }
+    faults::NAMED_ONLY.set(false);
+}
+
 /// A file system of 1 MiB, where the test may mount one: its context and its root. It is in nobody's
 /// tree of names, and goes away when these are closed.
 fn small_file_system() -> Option<(OwnedFd, OwnedFd)> {
@@ -346,6 +372,60 @@ fn a_full_file_system_is_full_and_nothing_has_changed() {
     medium.grow(EXTENT + EXTENT / 2).unwrap();
     assert_eq!(medium.load(word(&medium, 0)), 7);
     medium.store(word(&medium, EXTENT), 8);
+}
+
+/// The reader of a copy with holes needs no space; its writer is told how much.
+fn a_full_disk_has_no_space_for_holes(path: &Path, open: impl Fn(bool) -> Result<Mapped>) {
+    let error = open(false).err().unwrap();
+    let wanted = ErrorKind::Full { wanted_bytes: EXTENT - 4096, limit: Limit::Holes };
+    assert_eq!(format!("{:?}", error.kind()), format!("{wanted:?}"));
+    assert_eq!(error.path(), Some(path));
+    assert!(
+        error.to_string().ends_with("free so many bytes, or open the pool read-only"),
+        "{error}"
+    );
+    let medium = open(true).unwrap();
+    let words = medium.region().words(0, EXTENT / 8).unwrap();
+    assert_eq!(words.iter().map(|word| medium.load(word)).sum::<u64>(), 7);
+    medium.store(&words[EXTENT as usize / 8 - 1], 8);
+}
+
+#[test]
+fn holes_on_a_full_disk_are_read_and_not_written() {
+    let begun = |path: &Path, read_only| {
+        let medium = Mapped::open(path, read_only, &options())?;
+        medium.begin()?;
+        Ok(medium)
+    };
+    let make_holes = |path: &Path| {
+        make(path, EXTENT, 7).unwrap();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        sys::punch(&file, 4096, EXTENT - 4096).unwrap();
+    };
+    let (_dir, path) = directory();
+    make_holes(&path);
+    a_full_disk_has_no_space_for_holes(&path, |read_only| {
+        let medium = Mapped::open(&path, read_only, &options())?;
+        // The second call reserves space.
+        faults::arm(2, Errno::NOSPC.raw_os_error());
+        let begun = medium.begin();
+        faults::disarm();
+        begun.map(|()| medium)
+    });
+
+    // In memory a hole takes space even when it is read.
+    let Some((_fs, root)) = small_file_system() else {
+        return;
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}/pool", root.as_raw_fd()));
+    make_holes(&path);
+    let filler = path.with_file_name("filler");
+    assert!(fs::write(&filler, vec![1; 1 << 20]).is_err());
+    a_full_disk_has_no_space_for_holes(&path, |read_only| begun(&path, read_only));
+    fs::remove_file(filler).unwrap();
+    let medium = begun(&path, false).unwrap();
+    medium.store(word(&medium, EXTENT - 8), 8);
+    assert_eq!(fs::metadata(&path).unwrap().blocks() * 512, EXTENT);
 }
 
 #[test]
