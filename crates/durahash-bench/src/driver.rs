@@ -1,9 +1,9 @@
 //! Runs drawn operations against a table, by threads that start together, and takes the time.
 
 use std::sync::{Barrier, OnceLock};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use durahash_media::process::spawn_scoped;
 use hdrhistogram::Histogram;
 
 use crate::error::{Error, Result};
@@ -172,7 +172,7 @@ pub(crate) fn on_threads<T: Send, R: Send>(
     let (complete, work) = (&complete, &work);
     std::thread::scope(|scope| {
         let threads = items.into_iter().map(|item| {
-            Builder::new().spawn_scoped(scope, move || complete.wait().then(|| work(item)))
+            spawn_scoped(scope, "durahash-bench", move || complete.wait().then(|| work(item)))
         });
         let threads: std::io::Result<Vec<_>> = threads.collect();
         complete.get_or_init(|| threads.is_ok());

@@ -56,6 +56,7 @@ pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 pub use lock::{EpochLock, Epochs, Present, Taken};
 #[cfg(any(test, feature = "metered"))]
 pub use medium::metered;
+pub use medium::process;
 #[cfg(any(test, feature = "sim"))]
 pub use medium::sim;
 pub use medium::{

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::{Poll, Waker};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Result, process};
 
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
@@ -168,7 +168,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
                 }
             });
         };
-        let thread = thread::Builder::new().name("durahash-remote".into()).spawn(run);
+        let thread = process::spawn("durahash-remote", run);
         let thread = thread.map_err(|e| Error::io("starting a thread", None, e))?;
         let waker = match wait.recv().expect("the thread tells whether the map is open") {
             Ok(waker) => waker,

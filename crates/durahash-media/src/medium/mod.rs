@@ -21,6 +21,7 @@ mod line;
 mod region;
 mod sys;
 
+pub mod process;
 mod room;
 
 mod memory;

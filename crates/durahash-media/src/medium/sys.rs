@@ -41,12 +41,12 @@ pub mod faults {
         pub static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
         /// Bytes of memory that are left to this thread's questions, if it is not the system that answers.
         pub static MEMORY_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+        /// Is run when this thread asks for a further one, which the system does not give then.
+        pub static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     }
 
     #[cfg(test)]
     thread_local! {
-        /// Is run when this thread asks for a further one, which the system does not give then.
-        pub(crate) static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     }
 
@@ -310,22 +310,36 @@ pub(crate) unsafe fn unmap(addr: *mut u8, bytes: u64) {
     }
 }
 
-/// True if the process may have so many more mappings as a thread begins with: one that does not get all of them while it
-/// begins ends the process.
-pub(crate) fn has_room_for_thread() -> bool {
+/// A page of zeros that is one again in a forked child, where the system has such pages.
+pub(super) fn map_wiped_page() -> io::Result<*mut u8> {
+    let (bytes, prot) = (rustix::param::page_size(), ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a fresh mapping at an address of the system's choice.
+    let page = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
+    // SAFETY: the mapping just made, which nobody has touched.
+    let wiped = unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) };
+    if let Err(e) = wiped {
+        // SAFETY: the same.
+        unsafe { unmap(page.cast(), bytes as u64) };
+        return Err(e.into());
+    }
+    Ok(page.cast())
+}
+
+/// True if the process may have as much address space, and as many mappings, as a thread begins with.
+pub(super) fn has_room_for_thread(stack_bytes: usize) -> bool {
+    /// Beside the stack: that of its signals, pages that guard both, and what the C library maps.
+    const REST_BYTES: usize = 256 << 10;
     const PAIRS: usize = 8;
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sim"))]
     if let Some(mut f) = faults::NO_THREADS.take() {
         f();
         faults::NO_THREADS.set(Some(f));
         return false;
     }
-    let page = rustix::param::page_size();
+    let (page, bytes) = (rustix::param::page_size(), stack_bytes + REST_BYTES);
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a fresh mapping at an address of the system's choice, which nobody touches.
-    let start = unsafe {
-        rustix::mm::mmap_anonymous(null_mut(), 2 * PAIRS * page, ProtFlags::empty(), flags)
-    };
+    let start = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) };
     let Ok(start) = start else { return false };
     // Each page in the middle that is unlike its neighbours makes two mappings more.
     let fits = (0..PAIRS).all(|i| {
@@ -334,7 +348,7 @@ pub(crate) fn has_room_for_thread() -> bool {
         unsafe { rustix::mm::mprotect(at, page, MprotectFlags::READ) }.is_ok()
     });
     // SAFETY: the mapping just made.
-    unsafe { unmap(start.cast(), (2 * PAIRS * page) as u64) };
+    unsafe { unmap(start.cast(), bytes as u64) };
     fits
 }
 

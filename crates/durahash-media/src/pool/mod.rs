@@ -83,7 +83,7 @@ use checks::Checks;
 use class::Classes;
 use extents::Extents;
 use map_table::Maps;
-use superblock::{FORMAT_VERSION, State};
+use superblock::State;
 use table::Table;
 
 /// A pool on a medium. See the module docs in the source.
@@ -384,12 +384,12 @@ impl<M: Medium> Pool<M> {
         self.lost.is_some()
     }
 
-    /// True if a design may keep state that libraries before format 5 do not know, and would not keep right.
+    /// True if a design may keep state that libraries before format `since` do not know, and would not keep right.
     ///
     /// # Errors
     /// Never for a pool that is open; the bounds are checked all the same.
-    pub fn is_kept_right(&self) -> Result<bool> {
-        Ok(self.medium.load(&self.at::<Superblock>(0)?.version) >= FORMAT_VERSION)
+    pub fn is_kept_right(&self, since: u64) -> Result<bool> {
+        Ok(self.medium.load(&self.at::<Superblock>(0)?.version) >= since)
     }
 
     /// True if the pool is new or was closed cleanly before this open.

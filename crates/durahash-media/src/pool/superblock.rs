@@ -26,7 +26,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// The format that this library reads and writes.
-pub(crate) const FORMAT_VERSION: u64 = 5;
+pub(crate) const FORMAT_VERSION: u64 = 6;
 /// The oldest version that is still read and written. Its extent table lies elsewhere, and it always has a
 /// maximum. Neither it nor version 4 has REH's array of words.
 pub(crate) const FLAT_VERSION: u64 = 3;
@@ -45,7 +45,7 @@ const CRC_WORDS: u64 = 11;
 const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
 const _: () = assert!(std::mem::offset_of!(Superblock, tables) as u64 == TABLES_OFF);
 const _: () = assert!(FURTHER_TABLES as u64 == TABLES);
-const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[2] && FLAT_VERSION == LOG_VERSIONS[0]);
+const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[3] && FLAT_VERSION == LOG_VERSIONS[0]);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.

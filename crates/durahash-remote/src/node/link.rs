@@ -4,10 +4,10 @@ use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Result, process};
 
 use super::limits::Limits;
 use super::message::{ASK, HERE, MessageError, Offer, VERSION, Verdict, hello, read_answer};
@@ -68,7 +68,7 @@ impl Link {
             lost();
             drop(stream.shutdown(Shutdown::Both));
         };
-        let thread = thread::Builder::new().name("durahash-link".into()).spawn(watch);
+        let thread = process::spawn("durahash-link", watch);
         self.thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
         Ok(())
     }
@@ -109,7 +109,7 @@ fn resolve(address: &str, until: Instant) -> io::Result<Vec<SocketAddr>> {
         // The limit may have passed.
         drop(tell.send(name.to_socket_addrs().map(Vec::from_iter)));
     };
-    thread::Builder::new().name("durahash-names".into()).spawn(ask)?;
+    process::spawn("durahash-names", ask)?;
     told.recv_timeout(left(until)?).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

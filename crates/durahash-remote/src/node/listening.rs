@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Result, process};
 
 use super::limits::Limits;
 use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, read_hello};
@@ -102,8 +102,8 @@ impl Listening {
         let refused = Box::new(refused);
         let node = Arc::new(Node { offer, token, limits, refused, open, ended });
         let ours = Arc::clone(&node);
-        let thread = thread::Builder::new().name("durahash-node".into());
-        let thread = thread.spawn(move || ours.accept(&listener)).map_err(failed)?;
+        let thread = process::spawn("durahash-node", move || ours.accept(&listener));
+        let thread = thread.map_err(failed)?;
         Ok(Listening { node, address, thread: Some(thread) })
     }
 
@@ -200,7 +200,7 @@ impl Node {
             // Every failure, and the peer's leaving, just ends the connection.
             drop(ends.node.attend(&stream, ends.number));
         };
-        drop(thread::Builder::new().name("durahash-link".into()).spawn(attend));
+        drop(process::spawn("durahash-link", attend));
     }
 
     /// Refuses a peer beyond the limit. Writing a few bytes to a new connection never blocks.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use durahash_media::process::{self, Process};
 use durahash_media::{Error, ErrorKind, Format, Result};
 
 use super::data::Type;
@@ -111,7 +112,7 @@ pub struct OpenPool {
     /// The thread that warms the maps, and its stop flag.
     warming: Mutex<Option<(Arc<AtomicBool>, JoinHandle<()>)>>,
     /// The process that opened it: a forked child has a copy of this, without the mapped file.
-    process: u32,
+    process: Process,
 }
 
 impl OpenPool {
@@ -126,7 +127,7 @@ impl OpenPool {
             sweep_at: Mutex::default(),
             is_open: AtomicBool::new(false),
             warming: Mutex::default(),
-            process: std::process::id(),
+            process: Process::own(),
         })
     }
 
@@ -147,7 +148,7 @@ impl OpenPool {
             }
         };
         // Where the system gives no more threads, operations do it.
-        let thread = std::thread::Builder::new().name("durahash-warm".into()).spawn(warm);
+        let thread = process::spawn("durahash-warm", warm);
         *self.warming() = thread.ok().map(|thread| (stop, thread));
     }
 
@@ -283,6 +284,10 @@ impl OpenPool {
         if spec.geometry == spec.design.geometry() {
             let extent_shift = self.store.format().geometry.extent_shift;
             format.geometry = spec.design.geometry_in(extent_shift);
+        }
+        // Libraries before format 6 know no segments of several extents.
+        if spec.design == Design::Pea && !self.store.is_kept_right(6)? {
+            format.geometry.buckets = 0;
         }
         let map = self.store.begin_map(name, &format)?;
         let made = self
@@ -421,7 +426,7 @@ impl OpenPool {
 
     /// Closes the pool, if that was not done; it is not in use.
     fn close(&self) -> Result<()> {
-        if self.process != std::process::id() {
+        if self.process != Process::own() {
             // Never dropped: that would unmap what this process has mapped in the file's place.
             std::mem::forget(Arc::clone(&self.store));
             let what = "a forked child has no part in the pools of its parent";

@@ -9,12 +9,13 @@ use super::crew::{Seat, Work};
 use super::disk::Disk;
 use super::log::{Log, Wake};
 use super::mode::SyncMode;
+use crate::medium::process::Process;
 
 /// The seats of a log: in one crew for its checkpoints, and in `Interval` in one for its writes.
 pub(super) struct Background {
     seats: Vec<Seat>,
     /// The process that has the threads: a fork's child has none.
-    process: u32,
+    process: Process,
 }
 
 impl Background {
@@ -43,12 +44,12 @@ impl Background {
         let mut seats = vec![checkpointer.clone()];
         seats.extend(writer.as_ref().map(|(seat, _)| seat.clone()));
         let _ = log.wake.set(Wake { writer, checkpointer });
-        Background { seats, process: std::process::id() }
+        Background { seats, process: Process::own() }
     }
 
     /// True if this process has the threads, and the mappings.
     pub(super) fn is_own(&self) -> bool {
-        self.process == std::process::id()
+        self.process == Process::own()
     }
 
     pub(super) fn stop(self) {

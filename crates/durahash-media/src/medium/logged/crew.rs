@@ -1,9 +1,11 @@
 //! Threads that the pools on one disk share.
 //!
-//! A *crew* does one kind of work (writes, or checkpoints) for all pools of this process on one device. A pool has a *seat* in
+//! A *crew* does one kind of work (writes, or checkpoints) for all pools of this process on one device, which is what `st_dev`
+//! tells apart: partitions of a disk, and subvolumes of btrfs, are several. A pool has a *seat* in
 //! it, and *calls* for a time at which its work is due. A thread is hired when a call comes and none is idle, up to
-//! [`THREADS_MAX`]; it leaves when it has been idle for [`LINGER`], and all are gone when the last seat is given up, before that
-//! returns. A pool that is not written to costs no thread and no time.
+//! [`THREADS_MAX`]; it leaves when it has been idle for [`LINGER`], the last one only when nothing is due any more, so it may
+//! stay for the longest interval. All are gone when the last seat is given up, before that returns; where several are given up
+//! at the same time, before the call returns that finds them. A pool that is not written to costs no thread and no time.
 //!
 //! Who delays whom:
 //!
@@ -13,10 +15,12 @@
 //! - Writes and checkpoints: they have threads apart. But a write that finds its ring full, as the checkpoints of its pool are
 //!   slower than its changes, waits for a checkpoint or makes it, and that syncs the whole pool, which may take seconds. While
 //!   [`THREADS_MAX`] pools on a device are loaded so fast, the writes of others on it wait for such syncs.
+//! - A thread has the nice value, the scheduling class, the processors, and the mask of signals of the one whose call hired it:
+//!   where that yields to others, the writes of all pools on the device do, until the thread leaves.
 //!
 //! Where the system gives no further thread, and none is idle, a call says so: the caller does the work. A job that was called
-//! for earlier waits for a thread that is there, and, should that hang, for that. No promise depends on a thread that could not
-//! be had but one: how late a write may be.
+//! for earlier waits for a thread that is there, and, should that hang, for that. Two things depend on a thread that could not
+//! be had: how late a write may be, and that a log comes to use more of its area (`extend.rs`).
 //!
 //! # Concurrency
 //! One mutex guards all of a crew; it is not held while work is done. The work of a seat is done by one thread at a time: who
@@ -36,10 +40,10 @@ use std::mem::take;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::medium::sys;
+use crate::medium::process::{self, Process};
 
 /// Threads of a crew, at the most: with more writes at once a disk, or a file system's journal, gets no faster.
 pub(super) const THREADS_MAX: usize = 16;
@@ -56,7 +60,7 @@ type Key = (u64, &'static str);
 
 /// All crews of a process.
 struct Registry {
-    process: u32,
+    process: Process,
     crews: Mutex<Vec<Arc<Crew>>>,
 }
 
@@ -65,7 +69,7 @@ static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(null_mut());
 
 /// The crews of this process. Waits for no other thread, as at a fork that may be one of the parent.
 fn crews() -> &'static Mutex<Vec<Arc<Crew>>> {
-    let process = std::process::id();
+    let process = Process::own();
     loop {
         let before = REGISTRY.load(Ordering::Acquire);
         // SAFETY: null, or one that was published below and is never freed or changed but through its mutex.
@@ -131,12 +135,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Crew {
     /// Hires a thread, if there may be one more; whether it could be had.
     fn hire(self: &Arc<Self>, state: &mut State) -> bool {
-        if state.hired == THREADS_MAX || !sys::has_room_for_thread() {
+        if state.hired == THREADS_MAX {
             return false;
         }
         state.threads.retain(|thread| !thread.is_finished());
         let crew = Arc::clone(self);
-        let hired = Builder::new().name(self.key.1.into()).spawn(move || crew.attend());
+        let hired = process::spawn(self.key.1, move || crew.attend());
         let Ok(thread) = hired else { return false };
         state.threads.push(thread);
         state.hired += 1;

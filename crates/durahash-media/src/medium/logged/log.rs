@@ -223,8 +223,13 @@ impl<D: Disk> Log<D> {
             {
                 writer.call(Duration::ZERO);
             }
-            if too_much && let Some(wake) = self.wake.get() {
-                wake.checkpointer.call(Duration::ZERO);
+            if too_much
+                && let Some(wake) = self.wake.get()
+                && !wake.checkpointer.call(Duration::ZERO)
+                && self.private.is_turn()
+            {
+                // There is no thread that would.
+                self.give_back();
             }
         }
     }

@@ -60,7 +60,7 @@ pub(crate) struct LogArea {
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
 const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// The formats in which these words stand where they are looked for.
-pub(crate) const LOG_VERSIONS: [u64; 3] = [3, 4, 5];
+pub(crate) const LOG_VERSIONS: [u64; 4] = [3, 4, 5, 6];
 const VERSION_OFF: u64 = 16;
 const GEOMETRY_OFF: u64 = 40;
 const MAX_EXTENTS_OFF: u64 = 48;

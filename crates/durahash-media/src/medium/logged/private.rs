@@ -19,6 +19,8 @@ pub(super) struct Private {
     /// Pages beyond which some are given back.
     pub(super) limit: u64,
     pub(super) page_bytes: u64,
+    /// How often the caller was the only one who would give some back.
+    turns: AtomicU64,
 }
 
 impl Private {
@@ -30,7 +32,8 @@ impl Private {
             bits = Some(Dram::new(bits_bytes(image.max_bytes(), page_bytes))?);
         }
         let limit = limit_bytes / page_bytes;
-        let private = Private { bits, count: AtomicU64::new(0), limit, page_bytes };
+        let private =
+            Private { bits, count: AtomicU64::new(0), limit, page_bytes, turns: AtomicU64::new(0) };
         private.cover(image.len())?;
         Ok(private)
     }
@@ -53,6 +56,11 @@ impl Private {
     /// True if some shall be given back.
     pub(super) fn is_too_much(&self) -> bool {
         self.count.load(Ordering::Relaxed) > self.limit
+    }
+
+    /// True each 64th time, as the caller looks at all of them.
+    pub(super) fn is_turn(&self) -> bool {
+        self.turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(64)
     }
 
     /// Notes that the page with byte `off` is private; true if that makes it too much.

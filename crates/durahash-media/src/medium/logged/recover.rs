@@ -36,15 +36,14 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
-use rustix::io::Errno;
-
 use super::disk::{Disk, aligned};
 use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
 use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
-use crate::medium::{LINE_BYTES, sys};
+use crate::medium::LINE_BYTES;
+use crate::medium::process::spawn_scoped;
 
 /// The contents of a log.
 #[derive(Debug)]
@@ -287,9 +286,7 @@ fn each_block<D: Disk>(
                 }
             }
         };
-        let name = String::from("durahash-read");
-        let room = if sys::has_room_for_thread() { Ok(()) } else { Err(Errno::NOMEM.into()) };
-        room.and_then(|()| thread::Builder::new().name(name).spawn_scoped(scope, read_on))
+        spawn_scoped(scope, "durahash-read", read_on)
             .map_err(|e| Error::io("starting a thread to read the log", None, e))?;
         for (part, buffer) in receive {
             let mut buffer = buffer?;

@@ -18,6 +18,7 @@ use std::{fmt, io, mem};
 use super::disk::Disk;
 use super::format::Line;
 use crate::error::Result;
+use crate::medium::process::spawn_scoped;
 use crate::medium::{LINE_BYTES, prefetch_line};
 
 /// Lines that are handed to a thread at a time: 1.1 MiB of them.
@@ -166,17 +167,16 @@ impl<'s> Shower<'s> {
     fn start<'e, D: Disk>(disk: &'e D, scope: &'s Scope<'s, 'e>) -> io::Result<Shower<'s>> {
         let (batches, receive) = sync_channel::<Batch>(2);
         let (give_back, used) = channel();
-        let thread =
-            thread::Builder::new().name("durahash-show".into()).spawn_scoped(scope, move || {
-                let mut groups = Groups::default();
-                for mut batch in receive {
-                    show(disk, &batch, &mut groups);
-                    batch.clear();
-                    // The receiver is gone where all was read.
-                    let _ = give_back.send(batch);
-                }
-                groups
-            })?;
+        let thread = spawn_scoped(scope, "durahash-show", move || {
+            let mut groups = Groups::default();
+            for mut batch in receive {
+                show(disk, &batch, &mut groups);
+                batch.clear();
+                // The receiver is gone where all was read.
+                let _ = give_back.send(batch);
+            }
+            groups
+        })?;
         Ok(Shower { batches, used, thread })
     }
 }
@@ -197,9 +197,13 @@ fn show<D: Disk>(disk: &D, lines: &[(u64, Line)], groups: &mut Groups) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
-    use crate::medium::sim::SimDisk;
+    use std::cell::Cell;
+    use std::rc::Rc;
 
+    use super::*;
+    use crate::medium::sim::{SimDisk, faults};
+
+    /// By threads, and where there are none.
     #[test]
     fn the_last_of_each_line_is_shown_and_noted_in_the_order_of_the_pool() {
         const POOL_BYTES: u64 = 64 << 10;
@@ -208,17 +212,26 @@ mod tests {
         // More than are handed over at a time.
         let count = 20 * BATCH_LINES as u64 + 1000;
         let line_at = |v: u64| (count - v) * 3 % 700 + 1;
-        let shown = Replayed::gather(&disk, |replaying| {
-            (0..count).for_each(|v| replaying.put(line_at(v) * LINE_BYTES, &[v; 8]));
-            Ok(())
-        });
-        let shown = shown.unwrap();
-        let found: Vec<u64> = shown.lines().map(|off| off / LINE_BYTES).collect();
-        assert_eq!(found, (1..=700).collect::<Vec<_>>());
-        for line in found {
-            let last = (0..count).rev().find(|v| line_at(*v) == line).unwrap();
-            let words = disk.region().words(line * LINE_BYTES, 8).unwrap();
-            assert!(words.iter().all(|word| word.load() == last), "line {line}");
+        for first in [0, count] {
+            let refused = Rc::new(Cell::new(0));
+            if first > 0 {
+                let refused = Rc::clone(&refused);
+                let refuse = move || refused.set(refused.get() + 1);
+                faults::NO_THREADS.set(Some(Box::new(refuse)));
+            }
+            let shown = Replayed::gather(&disk, |replaying| {
+                (0..count).for_each(|v| replaying.put(line_at(v) * LINE_BYTES, &[first + v; 8]));
+                Ok(())
+            });
+            faults::NO_THREADS.set(None);
+            assert_eq!(refused.get() > 0, first > 0);
+            let found: Vec<u64> = shown.unwrap().lines().map(|off| off / LINE_BYTES).collect();
+            assert_eq!(found, (1..=700).collect::<Vec<_>>());
+            for line in found {
+                let last = first + (0..count).rev().find(|v| line_at(*v) == line).unwrap();
+                let words = disk.region().words(line * LINE_BYTES, 8).unwrap();
+                assert!(words.iter().all(|word| word.load() == last), "line {line}");
+            }
         }
     }
 }

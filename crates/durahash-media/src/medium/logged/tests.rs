@@ -720,6 +720,24 @@ fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
 }
 
 #[test]
+fn pages_are_given_back_where_no_thread_can_be_had() {
+    const PAGES: u64 = 1024;
+    let (_dir, path) = made(4 << 20);
+    let end = fs::metadata(&path).unwrap().len();
+    // The bound is a megabyte.
+    let medium = open(&path, SyncMode::Interval(Duration::from_secs(3600)));
+    medium.grow(end + PAGES * 4096).unwrap();
+    // Hires the writer.
+    put(&medium, end, 1);
+    faults::NO_THREADS.set(Some(Box::new(|| ())));
+    (0..PAGES).for_each(|i| put(&medium, end + i * 4096, i + 1));
+    faults::NO_THREADS.set(None);
+    // Not always the last time: the gate stays open where a thread of another test sleeps inside.
+    assert!(medium.log_stats().unwrap().private_bytes < 3 << 20);
+    assert!((0..PAGES).all(|i| medium.load(word(&medium, end + i * 4096)) == i + 1));
+}
+
+#[test]
 fn threads_that_drain_share_writes() {
     let (_dir, path) = made(1 << 20);
     let end = fs::metadata(&path).unwrap().len();

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::medium::process::Process;
 use crate::medium::{BLOCK_BYTES, Region, sys};
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
@@ -26,7 +27,7 @@ pub(super) struct PoolFile {
     /// on the disk. The sync for the name has all that was skipped before.
     is_new: AtomicBool,
     /// The process whose lock it is.
-    process: u32,
+    process: Process,
 }
 
 /// How a file is reached that was not published yet.
@@ -74,7 +75,7 @@ impl PoolFile {
     }
 
     fn new(file: File, path: &Path, unpublished: Option<Unpublished>) -> Self {
-        let process = std::process::id();
+        let process = Process::own();
         let is_new = AtomicBool::new(unpublished.is_some());
         let unpublished = Mutex::new(unpublished);
         PoolFile { file, path: path.into(), unpublished, is_new, process }
@@ -355,7 +356,7 @@ impl PoolFile {
 impl Drop for PoolFile {
     fn drop(&mut self) {
         // A forked child has a copy of `self`, but the lock and the temporary file are its parent's.
-        if self.process != std::process::id() {
+        if self.process != Process::own() {
             return;
         }
         let slot = self.unpublished.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -469,7 +470,7 @@ mod tests {
         let mut of_child = PoolFile::open(&path, false).unwrap();
         // As after a fork, there are two descriptors of the one open file.
         let of_parent = of_child.file.try_clone().unwrap();
-        of_child.process = 0;
+        of_child.process = Process(0);
         drop(of_child);
         let refused = PoolFile::open(&path, false).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Locked));

@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use durahash_media::process::Process;
 use durahash_media::{Error, Result};
 
 use super::super::no_row;
@@ -18,14 +19,14 @@ pub(super) enum Membership {
 /// A file that is locked by this process.
 pub(super) struct RowLock {
     file: File,
-    process: u32,
+    process: Process,
 }
 
 impl Drop for RowLock {
     fn drop(&mut self) {
         // A forked child has a copy of `self`, but the lock is its parent's. Closing would do it, but
         // not while a child that was just forked has the file.
-        if self.process == std::process::id() {
+        if self.process == Process::own() {
             let _ = self.file.unlock();
         }
     }
@@ -57,7 +58,7 @@ impl Membership {
                     let file = options.open(&path).map_err(failed)?;
                     match file.try_lock() {
                         Ok(()) => {
-                            let process = std::process::id();
+                            let process = Process::own();
                             return Ok((row, Some(RowLock { file, process })));
                         }
                         Err(TryLockError::WouldBlock) => {}

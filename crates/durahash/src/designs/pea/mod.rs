@@ -256,12 +256,13 @@ impl Seen<'_> {
         self.second.is_none_or(valid) && self.stash.is_none_or(valid) && valid(self.first)
     }
 
-    /// True if besides no writer has the lock that all writers of the hash take. That comes first: a writer of a
-    /// slot elsewhere leaves its version, and has changed that of the other lock before it lets go of this one.
+    /// True if besides no writer has one of the locks. The first comes first: all writers of the hash take it, and one
+    /// of a slot elsewhere, which leaves its version, may have let go of it but not yet of a bucket that it opened.
     fn is_free(&self, medium: &impl Medium) -> bool {
-        let is_free = self.first.0.is_free_at(self.first.1);
+        let free = |(lock, version): (VersionLock<'_>, Version)| lock.is_free_at(version);
+        let is_free = free(self.first);
         medium.event(Event::Look);
-        is_free && self.is_valid()
+        is_free && self.second.is_none_or(free) && self.stash.is_none_or(free)
     }
 }
 

@@ -108,7 +108,7 @@ impl<M: Medium> Reh<M> {
             directory: Directory::new(1, &growth)?,
             slots,
             words: Words::new(&map),
-            keeps_words: pool.is_kept_right()?,
+            keeps_words: pool.is_kept_right(5)?,
             recovered: Vec::new(),
             live: Counter::default(),
             writers: Writers {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, Thread};
 
+use durahash_media::process::{self, Process};
 use durahash_media::{Error, Event, Medium, Pool, Result};
 
 use super::cached::{Cached, Copy, Tried};
@@ -109,7 +110,7 @@ pub(super) struct CacheSync {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     /// The process that has them: a forked child has none.
-    process: u32,
+    process: Process,
 }
 
 impl CacheSync {
@@ -132,13 +133,13 @@ impl CacheSync {
             ends: AtomicBool::new(false),
             done: AtomicU64::new(0),
         });
-        let (threads, process) = (Vec::with_capacity(count), std::process::id());
+        let (threads, process) = (Vec::with_capacity(count), Process::own());
         let mut cache_sync = CacheSync { shared, threads, process };
         for i in 0..count {
             let (shared, pool, cached) = (cache_sync.shared.clone(), pool.clone(), cached.clone());
-            let thread = std::thread::Builder::new().name("durahash sync".into());
-            let thread = thread.spawn(move || shared.serve(i, pool.medium(), &cached));
-            cache_sync.threads.push(thread.map_err(|e| Error::io("start a thread", None, e))?);
+            let serve = move || shared.serve(i, pool.medium(), &cached);
+            let thread = process::spawn("durahash-sync", serve);
+            cache_sync.threads.push(thread.map_err(|e| Error::io("starting a thread", None, e))?);
         }
         Ok(Some(cache_sync))
     }
@@ -181,7 +182,7 @@ impl Drop for CacheSync {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
-            if self.process != std::process::id() {
+            if self.process != Process::own() {
                 continue;
             }
             thread.thread().unpark();

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! So a fingerprint has six bits, of which two become visible with the slot. They count from a slot on that was put
-//! into an empty bucket, in pools of format 5: older libraries would take them for damage, and wrote none.
+//! into an empty bucket, in pools of format 5 and later: older libraries would take them for damage, and wrote none.
 //!
 //! A table is a run of extents of buckets, a power of two of them, and so is the number of its buckets.
 //! The block of tables, of which an extent has several, says which there are:
