@@ -177,7 +177,7 @@ fn options(new: &New) -> Options {
 fn in_mode(options: Options, write: &Write) -> Options {
     let options = options.verify(write.verify);
     let options = match write.cache {
-        Some(bytes) => options.cache(Cache { bytes: Some(bytes), ..Cache::default() }),
+        Some(bytes) => options.cache(Cache::of_bytes(bytes)),
         None => options,
     };
     match write.durability {

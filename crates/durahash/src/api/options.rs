@@ -274,7 +274,8 @@ impl Options {
         /// ```
         /// use durahash::pea::Policy;
         /// use durahash::{Design, Options};
-        /// let in_four = Policy { split_bits: 2, ..Policy::default() };
+        /// let mut in_four = Policy::default();
+        /// in_four.split_bits = 2;
         /// let map = Options::new().design(Design::Pea).policy(in_four).in_memory::<durahash::Map<u64, u64>>()?;
         /// # Ok::<(), durahash::Error>(())
         /// ```
@@ -285,8 +286,7 @@ impl Options {
         /// ```
         /// use durahash::rewo::Cache;
         /// use durahash::{Design, Options};
-        /// let none = Cache { bytes: Some(0), ..Cache::default() };
-        /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<durahash::Map<u64, u64>>()?;
+        /// let map = Options::new().design(Design::Rewo).cache(Cache::of_bytes(0)).in_memory::<durahash::Map<u64, u64>>()?;
         /// assert_eq!(map.stats()?.index.rewo.unwrap().cached_slots, 0);
         /// # Ok::<(), durahash::Error>(())
         /// ```

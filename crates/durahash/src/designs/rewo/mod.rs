@@ -158,11 +158,12 @@ const READ_TRIES: u32 = 16;
 /// ```
 /// use durahash::rewo::Cache;
 /// use durahash::{Design, Options};
-/// let cache = Cache { bytes: Some(64 << 20), ..Cache::default() };
+/// let cache = Cache::of_bytes(64 << 20);
 /// let map = Options::new().design(Design::Rewo).cache(cache).in_memory::<durahash::Map<u64, u64>>()?;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cache {
     /// Bytes at the most; 0 is no cached table. Unless set, an eighth of the tables in the pool,
     /// whatever that is.
@@ -173,6 +174,14 @@ pub struct Cache {
     /// default, writers do that themselves. A thread keeps its core busy until it has looked for work
     /// 20,000 times in vain; then it sleeps.
     pub sync_threads: u32,
+}
+
+impl Cache {
+    /// So many bytes at the most, filled by lookups and changed by writers.
+    #[must_use]
+    pub const fn of_bytes(bytes: u64) -> Self {
+        Cache { bytes: Some(bytes), fill: false, sync_threads: 0 }
+    }
 }
 
 /// Rewo-Hash over a pool. See the [module docs](self).
