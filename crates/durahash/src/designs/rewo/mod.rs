@@ -135,9 +135,9 @@ use crate::index::{
 use crate::util::counter::Counter;
 use cache_sync::CacheSync;
 use cached::{Cached, Looked};
-use layout::{BUCKET_BYTES, Commit, Fingerprints};
+use layout::{BUCKET_BYTES, Commit, Fingerprints, SAVED};
 use planted::planted;
-use tables::{LiveTables, PLACES, Places, View};
+use tables::{LiveTables, PLACES, Places, Table, View};
 
 #[doc(hidden)]
 pub use cache_sync::SYNC_BY_CALLS;
@@ -211,7 +211,7 @@ pub struct Rewo<M: Medium> {
 #[repr(align(128))]
 #[derive(Default)]
 struct Writers {
-    resizing: Mutex<grow::Resizing>,
+    resizing: Mutex<Resizing>,
     /// True if a table is being prepared; if copies are being swept.
     prepares: AtomicBool,
     sweeps: AtomicBool,
@@ -221,6 +221,30 @@ struct Writers {
     rebuilds: Count,
     migrated: Count,
     walked: Count,
+}
+
+/// The state that the mutex of resizes guards.
+#[derive(Default)]
+struct Resizing {
+    /// The block of tables that the root names, counted in blocks.
+    block: u64,
+    /// The position of the walk over the sources, and the one that the block has.
+    cursor: u64,
+    saved: u64,
+    prepared: Option<Prepared>,
+    /// Buckets of the cached table, from the first on, that may have copies which belong elsewhere since
+    /// their number changed.
+    unswept: u64,
+    /// If fewer slots than that are live, the tables may be halved: at some more it did not work.
+    shrinks_below: Option<u64>,
+}
+
+/// A table that nothing names yet.
+#[derive(Clone, Copy)]
+struct Prepared {
+    table: Table,
+    /// Buckets that are empty, durably.
+    done: u64,
 }
 
 /// How fast a resize must be, for writers. Set when one begins.
@@ -484,7 +508,7 @@ impl<M: Medium> IndexBase for Rewo<M> {
     }
 
     fn close(&self) {
-        self.map.save(recover::SAVED, self.live.get() + 1);
+        self.map.save(SAVED, self.live.get() + 1);
         if self.pool.writable().is_ok() {
             // A table that is not given back now is found to be free at the next open.
             let _ = self.forget_prepared(&mut self.resizing());
