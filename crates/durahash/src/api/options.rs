@@ -314,7 +314,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::New(path.as_ref()))
+        open::make(&self.settings, T::REQUIRED, At::New(path.as_ref()))
             .and_then(|(pool, _)| T::new(pool))
     }
 
@@ -352,7 +352,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::Existing(path.as_ref()))
+        open::make(&self.settings, T::REQUIRED, At::Existing(path.as_ref()))
             .and_then(|(pool, _)| T::new(pool))
     }
 
@@ -376,7 +376,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::WANTED, path.as_ref()).and_then(T::new)
+        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref()).and_then(T::new)
     }
 
     /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
@@ -395,7 +395,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::Memory).and_then(|(pool, _)| T::new(pool))
+        open::make(&self.settings, T::REQUIRED, At::Memory).and_then(|(pool, _)| T::new(pool))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -418,7 +418,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        let spec = CreateSpec::new(&self.settings, T::WANTED)?;
+        let spec = CreateSpec::new(&self.settings, T::REQUIRED)?;
         open::create_on(medium, &spec).and_then(T::new)
     }
 
@@ -427,7 +427,7 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::WANTED).and_then(T::new)
+        open::open_on(&self.settings, medium, T::REQUIRED).and_then(T::new)
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,
@@ -474,7 +474,7 @@ impl Options {
         path: impl AsRef<Path>,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        compact(&self.settings, T::WANTED, path.as_ref(), watch)
+        compact(&self.settings, T::REQUIRED, path.as_ref(), watch)
     }
 
     /// Writes the pool at `path` anew, without gaps, to the new file `to`: a backup. The old one is only read, so
@@ -501,7 +501,7 @@ impl Options {
         to: impl AsRef<Path>,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        compact_to(&self.settings, T::WANTED, (path.as_ref(), to.as_ref()), watch)
+        compact_to(&self.settings, T::REQUIRED, (path.as_ref(), to.as_ref()), watch)
     }
 }
 

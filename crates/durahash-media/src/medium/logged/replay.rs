@@ -113,8 +113,8 @@ impl Replayed {
         let mut groups: Vec<(u64, u64)> = self.0.iter().map(|(n, bits)| (*n, *bits)).collect();
         groups.sort_unstable();
         groups.into_iter().flat_map(|(group, bits)| {
-            let shown = (0..GROUP_LINES).filter(move |i| (bits >> i) & 1 == 1);
-            shown.map(move |i| (group * GROUP_LINES + i) * LINE_BYTES)
+            let replayed = (0..GROUP_LINES).filter(move |i| (bits >> i) & 1 == 1);
+            replayed.map(move |i| (group * GROUP_LINES + i) * LINE_BYTES)
         })
     }
 }
@@ -208,12 +208,12 @@ mod tests {
         // More than are handed over at a time.
         let count = 20 * BATCH_LINES as u64 + 1000;
         let line_at = |v: u64| (count - v) * 3 % 700 + 1;
-        let shown = Replayed::gather(&disk, |replaying| {
+        let replayed = Replayed::gather(&disk, |replaying| {
             (0..count).for_each(|v| replaying.put(line_at(v) * LINE_BYTES, &[v; 8]));
             Ok(())
         });
-        let shown = shown.unwrap();
-        let found: Vec<u64> = shown.lines().map(|off| off / LINE_BYTES).collect();
+        let replayed = replayed.unwrap();
+        let found: Vec<u64> = replayed.lines().map(|off| off / LINE_BYTES).collect();
         assert_eq!(found, (1..=700).collect::<Vec<_>>());
         for line in found {
             let last = (0..count).rev().find(|v| line_at(*v) == line).unwrap();
