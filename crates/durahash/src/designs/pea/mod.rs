@@ -277,8 +277,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Unit::from_word(self.directory.find(h))
     }
 
-    /// The shape of the segments. It changes once, while readers are kept out of the first two: so whoever loads it
-    /// after an entry of the directory, and finds entry and version unchanged afterwards, had the one of that entry.
+    /// The shape of the segments. It changes once, while readers are kept out of the first two: so a reader that loads
+    /// it after an entry of the directory, and finds entry and version unchanged afterwards, had the one of that entry.
     #[inline(always)]
     fn shape(&self) -> Shape {
         self.large.with_word(self.sizes.load(Ordering::Acquire))
