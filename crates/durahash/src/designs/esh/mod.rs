@@ -149,6 +149,7 @@ use crate::util::arrivals::{Arrivals, Passed};
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, SAVED, preferred_line};
 use overflow::Shape;
 
+#[doc(hidden)]
 pub use layout::{Bucket, Slot};
 
 /// The root word that keeps the epoch of the last unclean open; the first names the array.

@@ -159,9 +159,9 @@ use strategy::{Homes, Shape, is_small};
 
 pub(crate) use recover::EXTRA_COUNTER;
 
-pub use buffer::BufferHeader;
-pub use layout::{Bucket, Slot};
 pub use strategy::{Policy, Strategy};
+#[doc(hidden)]
+pub use {buffer::BufferHeader, layout::Bucket, layout::Slot};
 
 /// Tries of an optimistic reader before it takes the locks.
 const READ_TRIES: u32 = 16;

@@ -139,13 +139,10 @@ use layout::{BUCKET_BYTES, Commit, Fingerprints, SAVED};
 use planted::planted;
 use tables::{LiveTables, PLACES, Places, Table, View};
 
-#[doc(hidden)]
-pub use cache_sync::SYNC_BY_CALLS;
-pub use layout::{Bucket, Slot, Tables};
-#[doc(hidden)]
-pub use planted::Fault;
 #[cfg(feature = "planted")]
 pub use planted::plant;
+#[doc(hidden)]
+pub use {cache_sync::SYNC_BY_CALLS, layout::Bucket, layout::Slot, layout::Tables, planted::Fault};
 
 /// The root word that names the block of tables.
 pub(crate) const ROOT: usize = 0;
