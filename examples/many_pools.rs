@@ -66,7 +66,7 @@ fn open_all(dir: &Path, mode: SyncMode, count: u64) -> Result<Vec<Map<u64, u64>>
     Ok(maps)
 }
 
-/// What this process has of what the system limits.
+/// Resources of this process that the system limits.
 struct InUse {
     files: usize,
     mappings: usize,

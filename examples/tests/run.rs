@@ -22,7 +22,7 @@ macro_rules! run {
 
 run!(batches blobs copies counters dedup errors from_redb latency many_pools service sessions);
 
-/// What the system says of a limit is no panic, and the message names the limit.
+/// A limit of the system that is met is no panic, and the message names the limit.
 #[test]
 fn too_many_pools_are_an_error_that_names_the_limit() {
     let script = format!("ulimit -n 100; exec {} 200", env!("CARGO_BIN_EXE_many_pools"));

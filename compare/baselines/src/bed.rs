@@ -9,7 +9,7 @@ use durahash_bench::driver::histogram;
 use durahash_bench::{Error, Result};
 use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Addr, Counts, Fabric, Nic, Sim, SimClient, SimOptions};
+use durahash_remote::fabric::{Addr, Counts, Fabric, Sim, SimClient, SimOptions};
 use hdrhistogram::Histogram;
 
 use crate::index::{Done, Index, Kind, Space};
@@ -100,14 +100,12 @@ impl Bed {
     }
 
     fn with(setting: Setting, image: Option<&Image>) -> Result<Self> {
-        let sim = Sim::new(SimOptions {
-            seed: setting.seed,
-            node_bytes: vec![setting.bytes / setting.nodes as u64; setting.nodes],
-            max_clients: setting.clients as u32,
-            nic: Nic::default(),
-            client_nics: setting.clients.div_ceil(CLIENTS_OF_NIC) as u32,
-            ..SimOptions::default()
-        });
+        let mut options = SimOptions::default();
+        options.seed = setting.seed;
+        options.node_bytes = vec![setting.bytes / setting.nodes as u64; setting.nodes];
+        options.max_clients = setting.clients as u32;
+        options.client_nics = setting.clients.div_ceil(CLIENTS_OF_NIC) as u32;
+        let sim = Sim::new(options);
         for (at, bytes) in image.into_iter().flat_map(|image| &image.0) {
             sim.poke(*at, bytes)?;
         }

@@ -118,16 +118,7 @@ pub(crate) struct Lists<M: Medium> {
 impl<M: Medium> Lists<M> {
     /// Lists on `medium`, which is empty, behind `heads`, which is empty too.
     pub(crate) fn new(heads: Map<u64, u64>, medium: M) -> Result<Self> {
-        let format = Format {
-            design: 0,
-            kind: 0,
-            cells: false,
-            key_type: 0,
-            value_type: 0,
-            geometry: Geometry::default(),
-            seed: 0,
-            max_bytes: medium.region().max_bytes(),
-        };
+        let format = Format::of_index(0, Geometry::default(), medium.region().max_bytes());
         let pool = Pool::create(medium, &format)?;
         pool.publish()?;
         Ok(Lists { heads, pool, locks: (0..LOCKS).map(|_| AtomicU64::new(0)).collect() })

@@ -32,7 +32,8 @@ impl Bench {
             config::Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
         let Config { emulate, sync_mode, seed, sync_threads, .. } = *config;
-        let cache = Cache { bytes: config.cache_bytes, sync_threads, ..Cache::default() };
+        let mut cache = Cache::default();
+        (cache.bytes, cache.sync_threads) = (config.cache_bytes, sync_threads);
         Bench { parent, emulate, sync_mode, cache, seed }
     }
 
@@ -50,7 +51,8 @@ impl Bench {
 
     /// The same, with so many bytes for the cached table of Rewo-Hash.
     pub(crate) fn with_cache(&self, bytes: u64) -> Self {
-        let cache = Cache { bytes: Some(bytes), ..self.cache };
+        let mut cache = self.cache;
+        cache.bytes = Some(bytes);
         Bench { parent: self.parent.clone(), cache, ..*self }
     }
 

@@ -211,7 +211,7 @@ impl<'a> Recorder<'a> {
                             driver::run(&loaded[&design], workload, &streams, timed)?
                         };
                         if workload == Workload::Load {
-                            settle(&loaded[&design])?;
+                            end_resize(&loaded[&design])?;
                         }
                         let (design, case, keys) =
                             (&design.to_string(), workload.name(), config.keys);
@@ -454,7 +454,7 @@ impl<'a> Recorder<'a> {
 
 /// Ends the resize that inserts may have begun, as a thread in the background would: lookups do not, and
 /// would read more blocks for as long as it takes. The suite of resizes measures that.
-fn settle(map: &Map<u64, u64>) -> Result<()> {
+fn end_resize(map: &Map<u64, u64>) -> Result<()> {
     while map.step()? {}
     Ok(())
 }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::args::{File, Kind};
 use crate::exit::{Exit, Failure};
+use crate::opened::MAIN;
 use crate::opened::Opened;
 use crate::output::print_as;
-use crate::pool::{MAIN, open_failed, read_options};
+use crate::pool::{open_failed, read_options};
 use crate::progress::Progress;
 
 /// `durahash check`.

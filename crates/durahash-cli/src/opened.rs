@@ -7,7 +7,9 @@ use durahash::{
 };
 
 use crate::args::Kind;
-use crate::pool::MAIN;
+
+/// The name of the map of a pool that was made with one.
+pub(crate) const MAIN: &str = "main";
 
 /// An open pool, whatever its kind.
 pub(crate) enum Opened {

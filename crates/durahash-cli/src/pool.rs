@@ -8,11 +8,8 @@ use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, File, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure, make_room};
-use crate::opened::{Opened, either};
+use crate::opened::{MAIN, Opened, either};
 use crate::store::{Pair, Store};
-
-/// The name of the map of a pool that was made with one.
-pub(crate) const MAIN: &str = "main";
 
 /// A map of a pool that is open, its name if it was asked for, and the pool's file.
 pub(crate) struct Pool<'a> {
@@ -177,7 +174,7 @@ fn options(new: &New) -> Options {
 fn in_mode(options: Options, write: &Write) -> Options {
     let options = options.verify(write.verify);
     let options = match write.cache {
-        Some(bytes) => options.cache(Cache { bytes: Some(bytes), ..Cache::default() }),
+        Some(bytes) => options.cache(Cache::of_bytes(bytes)),
         None => options,
     };
     match write.durability {

@@ -14,9 +14,9 @@ use durahash_media::sim::{Action, Site, Step};
 /// A change at one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mutant {
-    /// Where.
+    /// Its site.
     pub site: Site,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
 }
 

@@ -243,7 +243,7 @@ impl fmt::Display for Limit {
                 write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
             }
             Limit::Memory => f.write_str("the machine, or a control group, has less memory left"),
-            Limit::Addresses => f.write_str("the process has no addresses left behind the pool"),
+            Limit::Addresses => f.write_str("no address space is left after the pool's mapping"),
             Limit::Nodes => f.write_str("the memory of the nodes is used up"),
             Limit::Design(what) => f.write_str(what),
         }
@@ -365,8 +365,8 @@ impl fmt::Display for Error {
                 write!(f, "another process, or another handle in this one, has the pool open")
             }
             ErrorKind::Exists => write!(f, "the file already exists"),
-            ErrorKind::MapExists { name } => write!(f, "there is a map {name:?} already"),
-            ErrorKind::NoMap { name } => write!(f, "there is no map {name:?}"),
+            ErrorKind::MapExists { name } => write!(f, "a map named {name:?} already exists"),
+            ErrorKind::NoMap { name } => write!(f, "the pool has no map named {name:?}"),
             ErrorKind::ReadOnly => write!(f, "the pool was opened read-only"),
             ErrorKind::Poisoned => write!(
                 f,

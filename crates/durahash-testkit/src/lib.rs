@@ -200,7 +200,9 @@ impl Setup {
 }
 
 fn file_options() -> MappedOptions {
-    MappedOptions { max_bytes: TINY_BYTES, ..MappedOptions::default() }
+    let mut options = MappedOptions::default();
+    options.max_bytes = TINY_BYTES;
+    options
 }
 
 /// Runs `copy` after the map was closed, or while it is in use.

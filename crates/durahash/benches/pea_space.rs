@@ -44,7 +44,10 @@ fn main() -> durahash::Result<()> {
     }
     policies.push((1, 0, (Strategy::Single, Strategy::TwoChoice)));
     for (split_bits, first_until, (first, last)) in policies {
-        growth(millions, Policy { split_bits, first_until, first, last, ..Policy::default() })?;
+        let mut policy = Policy::default();
+        (policy.split_bits, policy.first_until) = (split_bits, first_until);
+        (policy.first, policy.last) = (first, last);
+        growth(millions, policy)?;
     }
     Ok(())
 }

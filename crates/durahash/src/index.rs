@@ -433,6 +433,7 @@ pub enum Scanned {
 
 /// The result of [`MultiIndex::read`].
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Values {
     /// The payloads, in no order.
     pub payloads: Vec<u64>,

@@ -1,5 +1,5 @@
 //! Processes killed at random moments while several threads write to a real pool file, in every mode.
-//! Whatever a thread was told, by the return of an operation, is there when the pool is opened again.
+//! Everything that an operation returned to a thread is there when the pool is opened again.
 //!
 //! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`; with
 //! `DURAHASH_KILL_ONLY=esh`, of one design.

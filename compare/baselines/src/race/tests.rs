@@ -22,14 +22,10 @@ fn tiny(moves: Moves) -> Options {
 }
 
 fn sim(seed: u64, nodes: usize, chaos: bool) -> Sim {
-    let chaos = chaos.then(Chaos::default);
-    Sim::new(SimOptions {
-        seed,
-        node_bytes: vec![16 << 20; nodes],
-        max_clients: 16,
-        chaos,
-        ..SimOptions::default()
-    })
+    let mut options = SimOptions::default();
+    (options.seed, options.node_bytes) = (seed, vec![16 << 20; nodes]);
+    (options.max_clients, options.chaos) = (16, chaos.then(Chaos::default));
+    Sim::new(options)
 }
 
 fn run<T: 'static>(

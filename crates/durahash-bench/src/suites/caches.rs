@@ -68,8 +68,8 @@ impl Recorder<'_> {
         self.next(1, &format!("rewo{}: counting", tail(part)));
         let medium = Metered::new(Dram::new(COUNTED_BYTES)?);
         let meter = std::sync::Arc::clone(medium.meter());
-        let cache = Cache { bytes: Some(bytes), ..Cache::default() };
-        let options = Options::new().design(Design::Rewo).seed(config.seed).cache(cache);
+        let options =
+            Options::new().design(Design::Rewo).seed(config.seed).cache(Cache::of_bytes(bytes));
         let map: Map<u64, u64> = options.create_on(medium)?;
         fill(&map, stream)?;
         for drawn in Drawn::ALL {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use durahash::{Durability, Map, SyncMode};
 
-use super::{About, Recorder, settle};
+use super::{About, Recorder, end_resize};
 use crate::config::Config;
 use crate::driver::{self, Timed, together};
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ impl Recorder<'_> {
                     let map = bench.create(design)?;
                     let run =
                         inserts(&map, &loaded, BATCH, Duration::MAX, |part| map.put_many(part))?;
-                    settle(&map)?;
+                    end_resize(&map)?;
                     let (case, name) = (case_of(PUT_MANY, mode), design.to_string());
                     let keys = config.keys;
                     let about =

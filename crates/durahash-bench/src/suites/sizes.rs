@@ -5,7 +5,7 @@
 //! number of keys of the run; how full the slots are that there are then is told beside.
 
 use super::inserts::{DOUBLING, Inserts, PERCENTILES, SPLITTING};
-use super::{About, Recorder, load_factor, settle};
+use super::{About, Recorder, end_resize, load_factor};
 use crate::config::Config;
 use crate::error::Result;
 use crate::workload::{Workload, Workloads};
@@ -99,7 +99,7 @@ impl Recorder<'_> {
                 let (design, table) = (name.as_str(), suite.table);
                 let about = About { table, design, case: "slots", threads: 1, keys: size };
                 if suite.is_load {
-                    settle(map)?;
+                    end_resize(map)?;
                     self.add(&about, "load_factor", load_factor(&map.index_stats()));
                 }
                 let samples = (suite.samples)(size, config.keys).clamp(1, SAMPLES);

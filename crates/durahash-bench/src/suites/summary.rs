@@ -3,7 +3,7 @@
 
 use durahash::{Design, Map};
 
-use super::{About, PERCENTILES, Recorder, settle};
+use super::{About, PERCENTILES, Recorder, end_resize};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -85,7 +85,7 @@ impl Recorder<'_> {
                 if workload != Workload::Load {
                     continue;
                 }
-                settle(map)?;
+                end_resize(map)?;
                 if round == 0 && threads == config.threads[0] && timed == Timed::Whole {
                     self.space(&About { table: "space", case: "load", ..about }, map)?;
                 }

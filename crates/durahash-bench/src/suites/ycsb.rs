@@ -2,7 +2,7 @@
 
 use durahash::Map;
 
-use super::{About, Recorder, settle};
+use super::{About, Recorder, end_resize};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -35,7 +35,7 @@ pub(super) fn skewed_work(config: &Config, mixes: usize) -> u64 {
 /// Inserts all keys.
 pub(super) fn fill(map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
     stream.iter().try_for_each(|op| map.put(&op.key, &op.key))?;
-    settle(map)
+    end_resize(map)
 }
 
 impl Recorder<'_> {

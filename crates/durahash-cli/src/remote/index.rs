@@ -224,7 +224,7 @@ pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
     let nodes = named(addresses);
     let message = match e.kind() {
         ErrorKind::Region { what, found, expected } => format!(
-            "{nodes}: the memory is not what a node of this build lends: {what} is {found}, not {expected}"
+            "{nodes}: the memory was not lent by a node of this build: {what} is {found}, not {expected}"
         ),
         ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
             "{nodes}: the file of the memory has {found_bytes} bytes, not {expected_bytes}: it was cut"
@@ -255,9 +255,9 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
             "{nodes}: no space for {wanted_bytes} more bytes: {limit}; run a command while no other \
              client is connected: it reclaims the memory of ended clients"
         ),
-        ErrorKind::Locked => format!(
-            "{nodes}: other clients change the index meanwhile; try again when they have left"
-        ),
+        ErrorKind::Locked => {
+            format!("{nodes}: other clients are changing the index; try again when they have left")
+        }
         ErrorKind::NotAPool { why } => format!(
             "{nodes}: there is no sound index in the memory: {why}; are these its nodes, in their \
              order? If one was being made by a client that died, start the nodes anew"

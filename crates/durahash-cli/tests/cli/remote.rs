@@ -749,7 +749,7 @@ fn damage_is_found_and_told() {
     assert_eq!(node.run("get other").ok(), "sound\n");
     // The index itself, and then what says that this is the memory of a node.
     for (what, wanted) in
-        [(&b"DURASEP\0"[..], "there is no sound index"), (b"durareg\0", "is not what a node")]
+        [(&b"DURASEP\0"[..], "there is no sound index"), (b"durareg\0", "was not lent by a node")]
     {
         damage(&node, what, 0);
         let lines = ["check", "stats", "dump", "get key", "check --json"]

@@ -52,7 +52,11 @@ impl Hook for Between {
 }
 
 /// A cached table of two buckets.
-const CACHE: Cache = Cache { bytes: Some(256), fill: false, sync_threads: SYNC_BY_CALLS };
+const CACHE: Cache = {
+    let mut cache = Cache::of_bytes(256);
+    cache.sync_threads = SYNC_BY_CALLS;
+    cache
+};
 
 /// Changes the copies that writers have ordered, or else does a step.
 fn sync_or_step(rewo: &Rewo<Sim>) -> Result<bool> {

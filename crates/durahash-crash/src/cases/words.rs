@@ -5,7 +5,7 @@ use std::sync::Arc;
 use durahash::Result;
 use durahash::esh::Esh;
 use durahash::index::{Index, IndexBase};
-use durahash::pea::{Pea, Policy, Strategy};
+use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
 use durahash_media::sim::Sim;
@@ -149,13 +149,11 @@ pub(super) fn pea_upper(count: usize) -> impl Iterator<Item = u16> {
 }
 
 /// As the default one, but that entries leave buckets that are not full.
-const PEA_POLICY: Policy = Policy {
-    split_bits: 1,
-    first_until: 2,
-    first: Strategy::Single,
-    last: Strategy::Stash,
-    moving: true,
-};
+fn pea_policy() -> Policy {
+    let mut policy = Policy::default();
+    policy.first_until = 2;
+    policy
+}
 
 /// Pea Hash with three slots a bucket, two main buckets and two of stash a segment.
 pub(super) fn pea(name: &'static str, max_bytes: u64) -> Case {
@@ -191,8 +189,8 @@ fn pea_of(name: &'static str, max_bytes: u64, geometry: Geometry) -> Case {
             name,
             max_bytes,
             (2, geometry),
-            |pool| Pea::create(pool, PEA_POLICY),
-            |pool| Pea::open(pool, PEA_POLICY),
+            |pool| Pea::create(pool, pea_policy()),
+            |pool| Pea::open(pool, pea_policy()),
         )
     }
 }
@@ -268,8 +266,7 @@ pub(super) fn esh(name: &'static str, max_bytes: u64, repaired: bool) -> Case {
 
 /// Rewo-Hash with three slots a bucket and four buckets an extent, and so many bytes for the cached table.
 pub(super) fn rewo(name: &'static str, max_bytes: u64, cache_bytes: u64) -> Case {
-    let cache = Cache { bytes: Some(cache_bytes), fill: false, sync_threads: 0 };
-    rewo_with(name, max_bytes, cache, Rewo::step)
+    rewo_with(name, max_bytes, Cache::of_bytes(cache_bytes), Rewo::step)
 }
 
 /// The same with this cache, and a step that is another's. Keys 0 to 7 begin with 00, 8 to 15 with 01, 16 to

@@ -13,12 +13,14 @@ use durahash_media::sim::{Sim, budget, seed};
 
 use crate::stage::{Scene, every_place};
 
-/// No cached table; one of two buckets; one whose size follows the tables'; one of two buckets, where steps
-/// change copies while writers wait for the medium.
-const NO_CACHE: Cache = Cache { bytes: Some(0), fill: false, sync_threads: 0 };
-const CACHED: Cache = Cache { bytes: Some(256), ..NO_CACHE };
-const FOLLOWS: Cache = Cache { bytes: None, ..NO_CACHE };
-const SYNCED: Cache = Cache { bytes: Some(257), sync_threads: SYNC_BY_CALLS, ..NO_CACHE };
+/// No cached table; one of two buckets; the same, where steps change copies while writers wait for the medium.
+const NO_CACHE: Cache = Cache::of_bytes(0);
+const CACHED: Cache = Cache::of_bytes(256);
+const SYNCED: Cache = {
+    let mut cache = Cache::of_bytes(257);
+    cache.sync_threads = SYNC_BY_CALLS;
+    cache
+};
 
 /// Rewo-Hash with this cached table.
 fn rewo(cache: Cache) -> Case {
@@ -85,7 +87,7 @@ fn wrong_writes_and_recoveries_are_found() {
 fn copies_that_are_not_those_of_their_slots_are_found() {
     let faults = [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept];
     are_found(&faults, |fault| by_scripts(fault, CACHED));
-    are_found(&[Fault::Unswept], |fault| by_scripts(fault, FOLLOWS));
+    are_found(&[Fault::Unswept], |fault| by_scripts(fault, Cache::default()));
 }
 
 /// The first of these scenes, held up before each call in turn, in which something is wrong.

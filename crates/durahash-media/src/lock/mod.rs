@@ -134,7 +134,7 @@ impl<'a> VersionLock<'a> {
     #[track_caller]
     pub fn unlock_changed<M: Memory>(self, medium: &M) {
         let word = self.0.load(Ordering::Relaxed);
-        debug_assert!(word & W != 0, "unlocked by who does not hold it");
+        debug_assert!(word & W != 0, "unlocked by a thread that does not hold it");
         medium.event(Event::Unlocked(self.id()));
         self.0.store((word & !(W | X)) + VERSION, Ordering::Release);
     }

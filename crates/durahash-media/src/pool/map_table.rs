@@ -103,7 +103,7 @@ impl Maps {
 
     pub(super) fn get(&self, map: u8) -> Result<&MapFacts> {
         let found = self.by_number.get(&map).filter(|map| map.state != REMOVING);
-        found.ok_or_else(|| refused("there is no map of this number"))
+        found.ok_or_else(|| refused("no map has this number"))
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
         return Err(refused("the name of a map has no control characters"));
     }
     if name == MAIN {
-        return Err(refused("the name main is kept for the map of a file that is a map"));
+        return Err(refused("the name `main` is reserved for the file's own map"));
     }
     Ok(())
 }

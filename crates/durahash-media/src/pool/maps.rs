@@ -72,7 +72,7 @@ impl<M: Medium> Pool<M> {
                 && self.block_bytes(off)? >= TABLE_BYTES
                 && wait_lock(&self.blocks, medium).mark(off)? == Some(true);
             if !is_block {
-                return Err(Error::corrupt("the table of maps is no record block", off));
+                return Err(Error::corrupt("the table of maps is not a record block", off));
             }
             for map in 1..=MAPS_MAX {
                 if let Some(facts) = self.read_entry(off, map, before)? {
@@ -90,7 +90,7 @@ impl<M: Medium> Pool<M> {
             // A pool without a map of its own has no extents of one either.
             if kind.map().is_some_and(|map| !maps.by_number.contains_key(&map)) {
                 let off = i << self.format.geometry.extent_shift;
-                return Err(Error::corrupt("an extent of a map that there is not", off));
+                return Err(Error::corrupt("an extent belongs to a map that does not exist", off));
             }
         }
         Ok(())
@@ -284,10 +284,10 @@ impl<M: Medium> Pool<M> {
         let mut maps = wait_lock(&self.maps, &self.medium);
         let off = maps.off;
         let Some(facts) = maps.by_number.get_mut(&map).filter(|map| map.state == from) else {
-            return Err(refused("there is no map of this number"));
+            return Err(refused("no map has this number"));
         };
         if map == 0 {
-            return Err(refused("the map of a file that is a map is neither renamed nor removed"));
+            return Err(refused("the file's own map cannot be renamed or removed"));
         }
         let word = self.state_word(map, to, facts.area, &facts.name);
         facts.state = to;
@@ -321,10 +321,10 @@ impl<M: Medium> Pool<M> {
         }
         let off = maps.off;
         let Some(facts) = maps.by_number.get_mut(&map).filter(|facts| facts.state == LIVE) else {
-            return Err(refused("there is no map of this number"));
+            return Err(refused("no map has this number"));
         };
         if map == 0 {
-            return Err(refused("the map of a file that is a map is neither renamed nor removed"));
+            return Err(refused("the file's own map cannot be renamed or removed"));
         }
         let area = 1 - facts.area;
         let words = &self.entry_to_store(off, map)?.names[area];
@@ -354,7 +354,7 @@ impl<M: Medium> Pool<M> {
         let medium = &self.medium;
         let mut maps = wait_lock(&self.maps, medium);
         if maps.by_number.get(&map).is_none_or(|facts| facts.state == LIVE) {
-            return Err(refused("there is no map of this number that is to be removed"));
+            return Err(refused("no map with this number is being removed"));
         }
         wait_lock(&self.extents, medium).release_of(medium, map)?;
         self.store_map_state(maps.off, map, 0)?;

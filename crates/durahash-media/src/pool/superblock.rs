@@ -155,7 +155,7 @@ impl Geometry {
     }
 }
 
-/// The format of a pool: written once, when it is created.
+/// The format of a pool: written once, when it is created. Exhaustive: who makes a pool must set a field that is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Number of the design.

@@ -4,6 +4,7 @@ use std::ops::{Add, Sub};
 
 /// Round trips, verbs by kind, and bytes of payload. They are counted when they are posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Batches, flushes that had something to flush, and evictions.
     pub round_trips: u64,

@@ -14,9 +14,10 @@ fn each<T: Future<Output = ()> + 'static, U: Future<Output = ()> + 'static>(
     of_local: impl Fn(LocalClient, LocalClient) -> U,
 ) {
     for seed in 0..=sims {
-        let chaos = if seed == 0 { None } else { Some(Chaos::default()) };
-        let node_bytes = NODE_BYTES.to_vec();
-        let sim = Sim::new(SimOptions { seed, chaos, node_bytes, ..SimOptions::default() });
+        let mut options = SimOptions::default();
+        (options.seed, options.node_bytes) = (seed, NODE_BYTES.to_vec());
+        options.chaos = (seed > 0).then(Chaos::default);
+        let sim = Sim::new(options);
         let clients = [sim.client().unwrap(), sim.client().unwrap()];
         let task = sim.spawn(&clients[0], of_sim(clients[0].clone(), clients[1].clone()));
         sim.run();

@@ -19,12 +19,10 @@ fn tiny() -> Options {
 }
 
 fn sim(nodes: usize, bytes: u64, chaos: Option<Chaos>) -> Sim {
-    Sim::new(SimOptions {
-        node_bytes: vec![bytes; nodes],
-        max_clients: 8,
-        chaos,
-        ..SimOptions::default()
-    })
+    let mut options = SimOptions::default();
+    options.node_bytes = vec![bytes; nodes];
+    (options.max_clients, options.chaos) = (8, chaos);
+    Sim::new(options)
 }
 
 /// Runs a client to its end.

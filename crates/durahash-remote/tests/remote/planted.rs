@@ -1,7 +1,6 @@
 //! Faults of SepHash, each planted and found by the same schedules that the design itself passes.
 
 use durahash_media::sim::seed;
-use durahash_remote::fabric::Chaos;
 use durahash_remote::planted::Fault::{self, *};
 use durahash_remote::planted::plant;
 
@@ -124,8 +123,8 @@ fn joining(plan: &mut Plan) {
     (plan.options.tick_ns, plan.options.chunk_bytes) = (10_000, 64);
     *plan = Plan { clients: 6, readers: 2, keys: 2, ops: 30, ..plan.clone() };
     plan.joining_ns_max = 2_000_000;
-    let chaos = Chaos { stall_one_in: 60, stall_ns_max: 500_000, ..plan.chaos };
-    plan.chaos = Chaos { delay_ns_max: 10_000, ..chaos };
+    (plan.chaos.stall_one_in, plan.chaos.stall_ns_max) = (60, 500_000);
+    plan.chaos.delay_ns_max = 10_000;
 }
 
 /// Clients that stand still for much longer than a lease.

@@ -9,7 +9,7 @@ use super::map::Map;
 use super::multi_map::MultiMap;
 use crate::engine::data::Data;
 use crate::engine::maps::OpenPool;
-use crate::engine::spec::Wanted;
+use crate::engine::spec::Required;
 use crate::engine::{Kind, Multi, Single};
 
 pub(super) mod sealed {
@@ -17,7 +17,7 @@ pub(super) mod sealed {
 
     pub trait Sealed: Sized {
         /// The map that a pool has for it.
-        const WANTED: Wanted;
+        const REQUIRED: Required;
         fn new(pool: Arc<OpenPool>) -> Result<Self>;
     }
 
@@ -54,8 +54,8 @@ pub trait NamedMap: Openable + sealed::SealedMap {}
 macro_rules! openable {
     ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr;)*) => {$(
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
-            const WANTED: Wanted =
-                Wanted { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types };
+            const REQUIRED: Required =
+                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types };
             fn new(pool: Arc<OpenPool>) -> Result<Self> {
                 <Self as sealed::SealedMap>::numbered(&pool, 0)
             }

@@ -270,7 +270,8 @@ impl Options {
         /// ```
         /// use durahash::pea::Policy;
         /// use durahash::{Design, Options};
-        /// let in_four = Policy { split_bits: 2, ..Policy::default() };
+        /// let mut in_four = Policy::default();
+        /// in_four.split_bits = 2;
         /// let map = Options::new().design(Design::Pea).policy(in_four).in_memory::<durahash::Map<u64, u64>>()?;
         /// # Ok::<(), durahash::Error>(())
         /// ```
@@ -281,8 +282,7 @@ impl Options {
         /// ```
         /// use durahash::rewo::Cache;
         /// use durahash::{Design, Options};
-        /// let none = Cache { bytes: Some(0), ..Cache::default() };
-        /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<durahash::Map<u64, u64>>()?;
+        /// let map = Options::new().design(Design::Rewo).cache(Cache::of_bytes(0)).in_memory::<durahash::Map<u64, u64>>()?;
         /// assert_eq!(map.stats()?.index.rewo.unwrap().cached_slots, 0);
         /// # Ok::<(), durahash::Error>(())
         /// ```
@@ -310,7 +310,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::New(path.as_ref()))
+        open::make(&self.settings, T::REQUIRED, At::New(path.as_ref()))
             .and_then(|(pool, _)| T::new(pool))
     }
 
@@ -348,7 +348,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::Existing(path.as_ref()))
+        open::make(&self.settings, T::REQUIRED, At::Existing(path.as_ref()))
             .and_then(|(pool, _)| T::new(pool))
     }
 
@@ -372,7 +372,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::WANTED, path.as_ref()).and_then(T::new)
+        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref()).and_then(T::new)
     }
 
     /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
@@ -391,7 +391,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        open::make(&self.settings, T::WANTED, At::Memory).and_then(|(pool, _)| T::new(pool))
+        open::make(&self.settings, T::REQUIRED, At::Memory).and_then(|(pool, _)| T::new(pool))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -414,7 +414,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        let spec = CreateSpec::new(&self.settings, T::WANTED)?;
+        let spec = CreateSpec::new(&self.settings, T::REQUIRED)?;
         open::create_on(medium, &spec).and_then(T::new)
     }
 
@@ -423,7 +423,7 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::WANTED).and_then(T::new)
+        open::open_on(&self.settings, medium, T::REQUIRED).and_then(T::new)
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,
@@ -470,7 +470,7 @@ impl Options {
         path: impl AsRef<Path>,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        compact(&self.settings, T::WANTED, path.as_ref(), watch)
+        compact(&self.settings, T::REQUIRED, path.as_ref(), watch)
     }
 
     /// Writes the pool at `path` anew, without gaps, to the new file `to`: a backup. The old one is only read, so
@@ -497,7 +497,7 @@ impl Options {
         to: impl AsRef<Path>,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        compact_to(&self.settings, T::WANTED, (path.as_ref(), to.as_ref()), watch)
+        compact_to(&self.settings, T::REQUIRED, (path.as_ref(), to.as_ref()), watch)
     }
 }
 

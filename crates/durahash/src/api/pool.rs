@@ -12,7 +12,7 @@ use super::options::Options;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::maps::OpenPool;
-use crate::engine::spec::{MapSpec, Wanted};
+use crate::engine::spec::{MapSpec, Required};
 use crate::index::Finding;
 
 /// A file of several maps, each with a name, and types and a design of its own. They have one lock and one log,
@@ -83,7 +83,7 @@ impl UnwindSafe for Pool {}
 impl RefUnwindSafe for Pool {}
 
 impl sealed::Sealed for Pool {
-    const WANTED: Wanted = Wanted { kind: None, types: None };
+    const REQUIRED: Required = Required { kind: None, types: None };
     fn new(pool: Arc<OpenPool>) -> Result<Self> {
         Ok(Pool { pool })
     }
@@ -130,7 +130,7 @@ impl Pool {
 
     fn make<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
         self.pool.store.writable()?;
-        let spec = MapSpec::new(&options.settings, T::WANTED)?;
+        let spec = MapSpec::new(&options.settings, T::REQUIRED)?;
         // The type says that one is wanted.
         let spec = spec.ok_or(ErrorKind::Closed)?;
         self.pool.create(name, &spec, |map| T::numbered(&self.pool, map))

@@ -11,7 +11,7 @@ use durahash_media::{Error, FileLock, Format, Mapped, Result};
 use super::maps::{Handle, OpenPool, with};
 use super::open::{self, CreateSpec};
 use super::settings::Settings;
-use super::spec::{MapSpec, Wanted, refused};
+use super::spec::{MapSpec, Required, refused};
 use super::walk::Place;
 use super::{At, Engine, Kind, Member};
 use crate::index::IndexBase;
@@ -19,7 +19,7 @@ use crate::index::IndexBase;
 /// See [`Options::compact`](crate::Options::compact).
 pub(crate) fn compact(
     settings: &Settings,
-    wanted: Wanted,
+    required: Required,
     path: &Path,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn compact(
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
     let settings = &Settings { read_only: false, ..settings.clone() };
-    let (old, old_lock) = open_old(settings, wanted, path)?;
+    let (old, old_lock) = open_old(settings, required, path)?;
     let aside = aside(path);
     // Only the holder of the old pool's lock compacts it: a file there was left by a crash.
     remove(&aside)?;
@@ -45,18 +45,18 @@ pub(crate) fn compact(
 /// See [`Options::compact_to`](crate::Options::compact_to).
 pub(crate) fn compact_to(
     settings: &Settings,
-    wanted: Wanted,
+    required: Required,
     (path, to): (&Path, &Path),
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let settings = &Settings { read_only: true, ..settings.clone() };
-    let (old, _lock) = open_old(settings, wanted, path)?;
+    let (old, _lock) = open_old(settings, required, path)?;
     copy_all(&old, to, settings, watch)?.publish()
 }
 
 /// The pool to be copied, and its lock.
-fn open_old(settings: &Settings, wanted: Wanted, path: &Path) -> Result<open::Made> {
-    let made = open::make(settings, wanted, At::Existing(path))?;
+fn open_old(settings: &Settings, required: Required, path: &Path) -> Result<open::Made> {
+    let made = open::make(settings, required, At::Existing(path))?;
     if made.0.store.facts().suspect {
         return refused("a suspect pool is not compacted: dump it into a new one");
     }
@@ -194,7 +194,7 @@ mod tests {
 
     const ENTRIES: u64 = 100;
 
-    const ANY: Wanted = Wanted { kind: None, types: None };
+    const ANY: Required = Required { kind: None, types: None };
 
     fn make(path: &Path) {
         let map: Map<u64, u64> = Options::new().create(path).unwrap();

@@ -219,7 +219,7 @@ impl Engine<Single> {
         let found = self.index.look_for_cell(cell, h, short)?;
         let is_it = || {
             let hashes = &self.records.hashes;
-            short.is_of(cell, key) && !(is_for_value && !short.is_intact(cell, hashes, key_hash))
+            short.is_of(cell, key) && (!is_for_value || short.is_intact(cell, hashes, key_hash))
         };
         (!found || is_it()).then_some(found)
     }

@@ -174,8 +174,8 @@ impl Kind for Multi {
     }
 
     fn save(engine: &Engine<Self>) {
-        let beyond = engine.index.extra_count();
-        engine.store.save(engine.map, EXTRA_COUNTER, beyond.map_or(0, |count| count + 1));
+        let extra = engine.index.extra_count();
+        engine.store.save(engine.map, EXTRA_COUNTER, extra.map_or(0, |count| count + 1));
     }
 }
 

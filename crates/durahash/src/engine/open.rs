@@ -13,7 +13,7 @@ use super::batch;
 use super::design::Design;
 use super::maps::OpenPool;
 use super::settings::{DesignOptions, LOG_BYTES, Settings};
-use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
+use super::spec::{MapSpec, Required, check_wanted, known, refused, seed};
 use super::{At, Kind, Single};
 use crate::designs::rewo::Cache;
 
@@ -23,16 +23,16 @@ const LOG_PART: u64 = 8;
 /// A pool that was made or opened, and the lock of its file.
 pub(crate) type Made = (Arc<OpenPool>, Option<FileLock>);
 
-/// Makes or opens one, whose own map is the one that is wanted. An error names the file. Not generic, so that
+/// Makes or opens one, whose own map is the one that is required. An error names the file. Not generic, so that
 /// every design over every medium of the library is compiled in this crate, once, and not in each crate that
 /// names its keys.
-pub(crate) fn make(settings: &Settings, wanted: Wanted, at: At<'_>) -> Result<Made> {
+pub(crate) fn make(settings: &Settings, required: Required, at: At<'_>) -> Result<Made> {
     match at {
-        At::Memory => create_in_memory(settings, wanted).map(|pool| (pool, None)),
-        At::New(path) => create_file(settings, path, wanted)
+        At::Memory => create_in_memory(settings, required).map(|pool| (pool, None)),
+        At::New(path) => create_file(settings, path, required)
             .map(|pool| (pool, None))
             .map_err(|e| e.at_path(path)),
-        At::Existing(path) => open_file(settings, path, wanted)
+        At::Existing(path) => open_file(settings, path, required)
             .map(|(pool, lock)| (pool, Some(lock)))
             .map_err(|e| e.at_path(path)),
     }
@@ -41,31 +41,31 @@ pub(crate) fn make(settings: &Settings, wanted: Wanted, at: At<'_>) -> Result<Ma
 /// Opens the pool at `path`, or creates it where there is none.
 pub(crate) fn open_or_create(
     settings: &Settings,
-    wanted: Wanted,
+    required: Required,
     path: &Path,
 ) -> Result<Arc<OpenPool>> {
-    let open = || make(settings, wanted, At::Existing(path)).map(|(pool, _)| pool);
+    let open = || make(settings, required, At::Existing(path)).map(|(pool, _)| pool);
     match open() {
         Err(e) if !settings.read_only && is_missing(&e) => {}
         opened => return opened,
     }
-    match make(settings, wanted, At::New(path)) {
+    match make(settings, required, At::New(path)) {
         // Another process or thread was quicker.
         Err(e) if matches!(e.kind(), ErrorKind::Exists) => open(),
         created => created.map(|(pool, _)| pool),
     }
 }
 
-fn create_in_memory(settings: &Settings, wanted: Wanted) -> Result<Arc<OpenPool>> {
+fn create_in_memory(settings: &Settings, required: Required) -> Result<Arc<OpenPool>> {
     if settings.dax == Dax::Require {
         return Err(ErrorKind::NoDax.into());
     }
-    let spec = CreateSpec::new(settings, wanted)?;
+    let spec = CreateSpec::new(settings, required)?;
     create_on(settings.max_bytes.map_or_else(Dram::of_all_memory, Dram::new)?, &spec)
 }
 
-fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<OpenPool>> {
-    let spec = CreateSpec::new(settings, wanted)?;
+fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<Arc<OpenPool>> {
+    let spec = CreateSpec::new(settings, required)?;
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let medium = Mapped::create(path, &options)?;
     let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
@@ -78,7 +78,7 @@ fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<O
     create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let pool = open_behind_log(settings, file, sync_mode, wanted)?;
+    let pool = open_behind_log(settings, file, sync_mode, required)?;
     lock.publish()?;
     Ok(pool)
 }
@@ -87,17 +87,17 @@ fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<O
 fn open_file(
     settings: &Settings,
     path: &Path,
-    wanted: Wanted,
+    required: Required,
 ) -> Result<(Arc<OpenPool>, FileLock)> {
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let medium = Mapped::open(path, settings.read_only, &options)?;
     let lock = medium.file_lock();
-    check_own(&Pool::peek(&medium)?, wanted)?;
+    check_own(&Pool::peek(&medium)?, required)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let pool = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
-        open_on(settings, medium, wanted)
+        open_on(settings, medium, required)
     } else {
-        open_behind_log(settings, medium, mode, wanted)
+        open_behind_log(settings, medium, mode, required)
     };
     Ok((pool?, lock))
 }
@@ -109,15 +109,15 @@ fn open_behind_log(
     settings: &Settings,
     file: Mapped,
     mode: SyncMode,
-    wanted: Wanted,
+    required: Required,
 ) -> Result<Arc<OpenPool>> {
     let pool = Pool::open(file, settings.accept_suspect)?;
     if !pool.has_log()? {
         let reader = pool.medium().reader()?;
         // Without a cache of its own. A policy that cannot be is refused now.
         let design_options = DesignOptions { cache: Cache::default(), ..settings.design_options };
-        let _ =
-            open_on(&Settings { design_options, warm: false, ..settings.clone() }, reader, wanted)?;
+        let settings = Settings { design_options, warm: false, ..settings.clone() };
+        let _ = open_on(&settings, reader, required)?;
     }
     pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
     if settings.log_bytes.is_none() {
@@ -129,7 +129,7 @@ fn open_behind_log(
     }
     let medium: Logged<FileDisk> =
         Logged::over_file(pool.into_medium(), mode, settings.private_bytes)?;
-    open_on(settings, medium, wanted)
+    open_on(settings, medium, required)
 }
 
 /// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
@@ -166,11 +166,11 @@ pub(crate) struct CreateSpec {
 }
 
 impl CreateSpec {
-    pub(crate) fn new(settings: &Settings, wanted: Wanted) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, required: Required) -> Result<Self> {
         if settings.read_only {
             return refused("a new map cannot be read-only");
         }
-        let map = MapSpec::new(settings, wanted)?;
+        let map = MapSpec::new(settings, required)?;
         Ok(CreateSpec {
             geometry: settings.geometry.unwrap_or_else(|| Design::Reh.geometry()),
             seed: map.as_ref().map_or_else(|| seed(settings), |map| Ok(map.seed))?,
@@ -225,10 +225,10 @@ pub(crate) fn create_on<M: Medium>(medium: M, spec: &CreateSpec) -> Result<Arc<O
 pub(crate) fn open_on<M: Medium>(
     settings: &Settings,
     medium: M,
-    wanted: Wanted,
+    required: Required,
 ) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
-    check_own(&Pool::peek(&medium)?, wanted)?;
+    check_own(&Pool::peek(&medium)?, required)?;
     let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
     if settings.verify {
         pool.verify()?;
@@ -255,10 +255,10 @@ pub(crate) fn open_on<M: Medium>(
     Ok(open.opened())
 }
 
-/// Refuses a pool whose own map is not the one that is wanted.
-fn check_own(format: &Format, wanted: Wanted) -> Result<()> {
-    match wanted.kind {
-        Some((kind, _)) => check_wanted(format, kind, wanted.types),
+/// Refuses a pool whose own map is not the one that is required.
+fn check_own(format: &Format, required: Required) -> Result<()> {
+    match required.kind {
+        Some((kind, _)) => check_wanted(format, kind, required.types),
         None if format.kind == Format::NO_MAP => Ok(()),
         None => known(format).map(drop),
     }

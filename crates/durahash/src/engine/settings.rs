@@ -59,6 +59,9 @@ impl Settings {
     }
 
     pub(crate) fn mapped(&self, max_bytes: u64) -> MappedOptions {
-        MappedOptions { max_bytes, dax: self.dax, force_flushes: self.force_flushes }
+        let mut options = MappedOptions::default();
+        options.max_bytes = max_bytes;
+        (options.dax, options.force_flushes) = (self.dax, self.force_flushes);
+        options
     }
 }

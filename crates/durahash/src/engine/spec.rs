@@ -12,7 +12,7 @@ const KINDS: [&str; 2] = ["map", "multimap"];
 
 /// The kind, design and types that a pool's own map must have.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Required {
     /// The number of its kind, and the design of a new one, unless another is asked for. `None`: it may be
     /// anything, and a new pool has none.
     pub(crate) kind: Option<(u8, Design)>,
@@ -49,9 +49,9 @@ pub(crate) fn seed(settings: &Settings) -> Result<u64> {
 
 impl MapSpec {
     /// The map that is wanted, if one is.
-    pub(crate) fn new(settings: &Settings, wanted: Wanted) -> Result<Option<Self>> {
-        let Some((kind, design)) = wanted.kind else { return Ok(None) };
-        let Some((key, value)) = wanted.types.or(settings.types) else {
+    pub(crate) fn new(settings: &Settings, required: Required) -> Result<Option<Self>> {
+        let Some((kind, design)) = required.kind else { return Ok(None) };
+        let Some((key, value)) = required.types.or(settings.types) else {
             return refused("the types of keys and values of a new map are not set");
         };
         if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {

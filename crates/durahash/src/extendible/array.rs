@@ -129,7 +129,7 @@ impl Array {
         let mut extents = first..first + Self::extents(map, depth);
         if !extents.all(|extent| directories.contains(&extent)) {
             let off = Self::offset(map, first);
-            return Err(Error::corrupt("the root names a block that is no directory", off));
+            return Err(Error::corrupt("the root names a block that is not a directory", off));
         }
         let words = map.pool().words(Self::offset(map, first), 1 << depth)?;
         let mut units = Vec::new();

@@ -321,7 +321,8 @@ fn pea_reads_one_bucket_for_most_misses() {
 fn pea_opens_a_bucket_once() {
     for (slots, first_until, takes) in [(15, 14, 13), (4, 3, 3), (4, 4, 4)] {
         let pool = pool_on(Metered::new(dram()), Geometry { slots, ..Geometry::default() });
-        let policy = Policy { first: Strategy::TwoChoice, first_until, ..Policy::default() };
+        let mut policy = Policy::default();
+        (policy.first, policy.first_until) = (Strategy::TwoChoice, first_until);
         let pea = Pea::create(pool.clone(), policy).unwrap();
         // All of bucket 0.
         let mut next = (1..).map(|i: u64| i << 40);
@@ -344,7 +345,8 @@ fn pea_opens_a_bucket_once() {
 fn pea_moves_entries_to_save_persists() {
     let persists = |moving| {
         let pool = pea_pool(Metered::new(dram()));
-        let policy = Policy { moving, ..Policy::default() };
+        let mut policy = Policy::default();
+        policy.moving = moving;
         let pea = Pea::create(pool.clone(), policy).unwrap();
         let before = pool.medium().counts();
         (0..100_000).for_each(|i| put(&pea, i));
@@ -641,8 +643,9 @@ fn a_file_of_overwritten_values_is_little_more_than_they() {
 
 /// A Rewo-Hash with a cached table of so many bytes.
 fn rewo_of<M: Medium>(medium: M, bytes: Option<u64>) -> (std::sync::Arc<Pool<M>>, Rewo<M>) {
-    let pool = pool(medium);
-    (pool.clone(), Rewo::create(pool, Cache { bytes, ..Cache::default() }).unwrap())
+    let (pool, mut cache) = (pool(medium), Cache::default());
+    cache.bytes = bytes;
+    (pool.clone(), Rewo::create(pool, cache).unwrap())
 }
 
 /// Without a cached table: blocks read by lookups, and persists, over several resizes, those of the
@@ -745,7 +748,8 @@ fn rewo_reads_no_block_for_cached_entries() {
 #[test]
 fn rewo_knows_absent_keys_where_a_bucket_has_room() {
     const KEYS: u64 = 20_000;
-    let cache = Cache { bytes: Some(1 << 20), fill: true, ..Cache::default() };
+    let mut cache = Cache::of_bytes(1 << 20);
+    cache.fill = true;
     let (pool, rewo) = rewo_of(Metered::new(dram()), cache.bytes);
     (0..KEYS).for_each(|i| put(&rewo, i));
     while rewo.step().unwrap() {}
@@ -772,7 +776,8 @@ fn rewo_fills_its_cached_table_as_far_as_it_goes() {
     (0..KEYS).for_each(|i| put(&rewo, i));
     while rewo.step().unwrap() {}
     drop(rewo);
-    let cache = Cache { bytes: Some(256 << 10), fill: true, ..Cache::default() };
+    let mut cache = Cache::of_bytes(256 << 10);
+    cache.fill = true;
     let rewo = Rewo::open(pool.clone(), cache).unwrap();
     let slots = rewo.stats().rewo.unwrap().cached_slots;
     assert!(!rewo.stats().rewo.unwrap().cached_all && slots < KEYS);

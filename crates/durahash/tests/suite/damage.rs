@@ -30,7 +30,7 @@ fn damaged(word: usize, bit: u32) -> (Run, Vec<u64>, usize) {
     (run, image, bucket)
 }
 
-/// Whatever a bucket's own words say, it is not free as long as a part of the chain is not known.
+/// A bucket is not free as long as a part of the chain is not known, even if its own words say so.
 #[test]
 fn a_bucket_that_damage_hides_is_not_free() {
     for (word, bit) in

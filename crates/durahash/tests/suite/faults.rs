@@ -287,7 +287,8 @@ fn a_copy_of_an_open_pool_is_refused() {
 #[test]
 fn a_forked_child_has_no_part_in_the_pool() {
     let (_dir, path) = new_path();
-    let cache = Cache { sync_threads: 1, ..Cache::default() };
+    let mut cache = Cache::default();
+    cache.sync_threads = 1;
     for (design, mode) in [
         (Design::Reh, SyncMode::Process),
         (Design::Pea, SyncMode::Strict),

@@ -42,8 +42,8 @@ impl Files {
             // Tests may use the whole crate.
             let code = text.split("\nmod tests {").next().unwrap_or("");
             let lines = code.lines().map(|line| line.split("//").next().unwrap_or(""));
-            let code = lines.collect::<Vec<_>>().join("\n");
-            let uses = uses(&code);
+            let mut code = lines.collect::<Vec<_>>().join("\n");
+            let uses = take_uses(&mut code);
             modules.insert(module, File { text, code, uses });
         }
         Files { modules }
@@ -102,7 +102,9 @@ impl Files {
     pub(crate) fn imports(&self, exports: bool) -> BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> {
         let mut all = BTreeMap::new();
         for (module, file) in &self.modules {
-            let inline = paths_in(&file.code);
+            let own = self.modules.keys().filter_map(|other| other.strip_prefix(&module[..]));
+            let children: BTreeSet<_> = own.filter_map(|path| path.first()).collect();
+            let inline = paths_in(&file.code, &children);
             let named =
                 file.uses.iter().filter(|import| exports && !module.is_empty() || !import.exports);
             let to: BTreeSet<_> = named
@@ -118,19 +120,24 @@ impl Files {
     }
 }
 
-/// The `use` declarations at the start of lines.
-fn uses(code: &str) -> Vec<Use> {
-    let mut all = Vec::new();
+/// Takes out the `use` declarations at the start of lines.
+fn take_uses(code: &mut String) -> Vec<Use> {
+    let (mut all, mut rest, mut from) = (Vec::new(), String::new(), 0);
     for (at, _) in code.match_indices("use ") {
         let line = &code[code[..at].rfind('\n').map_or(0, |i| i + 1)..at];
         let exports = line.trim_start().starts_with("pub");
         if !(line.trim().is_empty() || exports && line.trim().ends_with(['b', ')'])) {
             continue;
         }
-        let tree = &code[at + 4..at + code[at..].find(';').expect("a use ends")];
+        let end = at + code[at..].find(';').expect("a use ends");
+        let tree = &code[at + 4..end];
         let tokens: String = tree.split_whitespace().collect::<Vec<_>>().join(" ");
         expand(&tokens, &[], exports, &mut all);
+        rest.push_str(&code[from..at]);
+        from = end;
     }
+    rest.push_str(&code[from..]);
+    *code = rest;
     all
 }
 
@@ -169,20 +176,15 @@ fn expand(tree: &str, above: &[String], exports: bool, all: &mut Vec<Use>) {
     all.push(Use { name, path, exports });
 }
 
-/// Paths that are written where they are used.
-fn paths_in(code: &str) -> Vec<Vec<String>> {
+/// Paths that are written where they are used, from the root of the crate, a module above or a child.
+fn paths_in(code: &str, children: &BTreeSet<&String>) -> Vec<Vec<String>> {
     let mut all = Vec::new();
-    for start in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(start) {
+    for start in ["crate", "super"].into_iter().chain(children.iter().map(|name| name.as_str())) {
+        for (at, _) in code.match_indices(&format!("{start}::")) {
             // `$crate::` is written in a macro, for its user; `pub(in crate::` uses nothing.
             if code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:$".contains(c))
                 || code[..at].ends_with("pub(in ")
             {
-                continue;
-            }
-            // `use` declarations are read elsewhere.
-            let line = &code[code[..at].rfind('\n').map_or(0, |i| i + 1)..at];
-            if line.trim_end().ends_with("use") {
                 continue;
             }
             let end = code[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
@@ -213,15 +215,15 @@ pub(crate) fn cycle<T: Ord + Copy>(edges: &BTreeMap<T, BTreeSet<T>>) -> Option<V
 
 #[test]
 fn paths_lead_to_files() {
-    let code =
-        "use super::{a::B, c};\npub(crate) use d::{E as F};\nlet x = crate::g::h(super::i);\n";
+    let mut code =
+        "use super::{a::B, c};\npub(crate) use d::{E as F};\ncrate::g::h(super::i, j::k);\n".into();
     let names: Vec<_> =
-        uses(code).into_iter().map(|u| (u.name, u.path.join("::"), u.exports)).collect();
+        take_uses(&mut code).into_iter().map(|u| (u.name, u.path.join("::"), u.exports)).collect();
     let named = |a: &str, b: &str, exports| (a.to_owned(), b.to_owned(), exports);
     let all =
         [named("B", "super::a::B", false), named("c", "super::c", false), named("F", "d::E", true)];
     assert_eq!(names, all);
-    assert_eq!(paths_in(code).len(), 2);
+    assert_eq!(paths_in(&code, &BTreeSet::from([&"j".to_owned()])).len(), 3);
     let edges = |pairs: &[(&'static str, &[&'static str])]| -> BTreeMap<_, _> {
         let edge =
             |(from, to): &(&'static str, &[&'static str])| (*from, to.iter().copied().collect());

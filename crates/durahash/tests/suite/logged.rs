@@ -62,7 +62,8 @@ fn options_that_cannot_be_are_refused_before_a_log_is_made() {
     let made = options(SyncMode::Process).design(Design::Pea).create::<Map<u64, u64>>(&path);
     made.unwrap().close().unwrap();
     let before = fs::read(&path).unwrap();
-    let in_eight = Policy { split_bits: 3, ..Policy::default() };
+    let mut in_eight = Policy::default();
+    in_eight.split_bits = 3;
     let refused = options(SyncMode::Strict).policy(in_eight).open::<Map<u64, u64>>(&path);
     assert!(matches!(refused.unwrap_err().kind(), ErrorKind::Options { .. }));
     assert!(fs::read(&path).unwrap() == before);

@@ -116,7 +116,8 @@ fn a_split_places_every_entry_once() {
 #[test]
 fn lookups_and_removes_find_entries_that_move() {
     for split_bits in [1, 2] {
-        let policy = Policy { split_bits, ..Policy::default() };
+        let mut policy = Policy::default();
+        policy.split_bits = split_bits;
         let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
         let pea = Pea::create(pool, policy).unwrap();
         let stay: Vec<u64> = (0..8).map(|i| in_bucket_0(i << 10)).collect();
@@ -159,7 +160,8 @@ fn every_policy_keeps_all_entries() {
             (Strategy::Stash, Strategy::Stash),
             (Strategy::Single, Strategy::TwoChoice),
         ] {
-            let policy = Policy { split_bits, first, last, ..Policy::default() };
+            let mut policy = Policy::default();
+            (policy.split_bits, policy.first, policy.last) = (split_bits, first, last);
             let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
             let pea = Pea::create(pool, policy).unwrap();
             for i in 0..300 {

@@ -20,7 +20,7 @@ const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buck
 const TINY_BYTES: u64 = 1 << 20;
 const BUCKET_WORDS: usize = 32;
 
-const NONE: Cache = Cache { bytes: Some(0), fill: false, sync_threads: 0 };
+const NONE: Cache = Cache::of_bytes(0);
 
 /// The `i`-th of distinct uniform hashes.
 fn spread(i: u64) -> u64 {
@@ -322,8 +322,7 @@ fn a_cursor_that_is_newer_than_its_buckets_hides_nothing() {
 
 #[test]
 fn the_cached_table_follows_every_change() {
-    let cache = Cache { bytes: Some(1 << 10), ..Cache::default() };
-    let (_, rewo) = tiny(cache);
+    let (_, rewo) = tiny(Cache::of_bytes(1 << 10));
     let mut model = HashMap::new();
     for round in 0..20_u64 {
         for i in 0..200 {
@@ -343,7 +342,7 @@ fn the_cached_table_follows_every_change() {
 
 #[test]
 fn the_cached_table_has_everything_until_it_overflows() {
-    let (sim, rewo) = tiny(Cache { bytes: Some(128), ..Cache::default() });
+    let (sim, rewo) = tiny(Cache::of_bytes(128));
     for i in 0..7 {
         put(&rewo, spread(i), i);
         assert!(figures(&rewo).cached_all);
@@ -357,14 +356,15 @@ fn the_cached_table_has_everything_until_it_overflows() {
     assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
     assert_eq!(rewo.get(spread(2)).unwrap(), None);
     // It begins full-loaded for an empty pool, and not for another, unless it is filled.
-    let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), ..Cache::default() });
+    let (_, again) = reopen(&sim.image(), Cache::of_bytes(1 << 10));
     assert!(!figures(&again).cached_all);
-    let (_, filled) =
-        reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true, ..Cache::default() });
+    let mut cache = Cache::of_bytes(1 << 14);
+    cache.fill = true;
+    let (_, filled) = reopen(&sim.image(), cache);
     assert!(figures(&filled).cached_all);
     assert_eq!(findings(&filled), []);
-    let (_, small) =
-        reopen(&sim.image(), Cache { bytes: Some(128), fill: true, ..Cache::default() });
+    cache.bytes = Some(128);
+    let (_, small) = reopen(&sim.image(), cache);
     assert!(!figures(&small).cached_all);
     assert_eq!(findings(&small), []);
     for rewo in [again, filled, small] {
@@ -598,7 +598,8 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
     const KEYS: u64 = 40;
     const ROUNDS: u64 = 4_000;
     // Two buckets of copies: they are replaced all the time.
-    let cache = Cache { bytes: Some(256), fill: false, sync_threads: 2 };
+    let mut cache = Cache::of_bytes(256);
+    cache.sync_threads = 2;
     let rewo = on_dram(1 << 22, TINY, cache);
     // The last value begun and the last returned, for each key. Values only grow; 0 is removed.
     let begun: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();

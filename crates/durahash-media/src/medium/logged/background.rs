@@ -1,4 +1,4 @@
-//! What is done behind a log by threads in the background, which pools on one disk share (`crew.rs`).
+//! The work of threads in the background behind a log, which pools on one disk share (`crew.rs`).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -377,7 +377,7 @@ impl<D: Disk + 'static> Storage for Logged<D> {
         })
     }
 
-    /// Whatever the range, everything that was flushed is in the log, on the disk, afterwards.
+    /// For any range, everything that was flushed is in the log, on the disk, afterwards.
     fn sync(&self, _off: u64, _bytes: u64) -> Result<()> {
         self.fence();
         self.log.commit(self.log.next());

@@ -18,6 +18,7 @@ use crate::medium::Durability;
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SyncMode {
     /// At once against the death of the process; not against the loss of power.
     Process,

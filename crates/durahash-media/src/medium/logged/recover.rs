@@ -154,7 +154,7 @@ pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
     sound
         .filter(|head| head.uuid == uuid)
         .max_by_key(|head| head.generation)
-        .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))
+        .ok_or_else(|| Error::corrupt("no valid log header found", 0))
 }
 
 /// The lines of the log behind its newest head, which the image shows afterwards. Changes nothing else.
@@ -174,7 +174,7 @@ pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Recovered> {
 /// True if a line lies in a pool of so many bytes.
 fn check(pool_bytes: u64, off: u64) -> Result<()> {
     let inside = off.is_multiple_of(LINE_BYTES) && off <= pool_bytes.saturating_sub(LINE_BYTES);
-    if inside { Ok(()) } else { Err(Error::corrupt("line of the log outside the pool", off)) }
+    if inside { Ok(()) } else { Err(Error::corrupt("a log entry points outside the pool", off)) }
 }
 
 /// Takes every sound block behind the head, then staged lines.

@@ -114,8 +114,8 @@ impl Replayed {
         let mut groups: Vec<(u64, u64)> = self.0.iter().map(|(n, bits)| (*n, *bits)).collect();
         groups.sort_unstable();
         groups.into_iter().flat_map(|(group, bits)| {
-            let shown = (0..GROUP_LINES).filter(move |i| (bits >> i) & 1 == 1);
-            shown.map(move |i| (group * GROUP_LINES + i) * LINE_BYTES)
+            let replayed = (0..GROUP_LINES).filter(move |i| (bits >> i) & 1 == 1);
+            replayed.map(move |i| (group * GROUP_LINES + i) * LINE_BYTES)
         })
     }
 }
@@ -219,13 +219,13 @@ mod tests {
                 let refuse = move || refused.set(refused.get() + 1);
                 faults::NO_THREADS.set(Some(Box::new(refuse)));
             }
-            let shown = Replayed::gather(&disk, |replaying| {
+            let replayed = Replayed::gather(&disk, |replaying| {
                 (0..count).for_each(|v| replaying.put(line_at(v) * LINE_BYTES, &[first + v; 8]));
                 Ok(())
             });
             faults::NO_THREADS.set(None);
             assert_eq!(refused.get() > 0, first > 0);
-            let found: Vec<u64> = shown.unwrap().lines().map(|off| off / LINE_BYTES).collect();
+            let found: Vec<u64> = replayed.unwrap().lines().map(|off| off / LINE_BYTES).collect();
             assert_eq!(found, (1..=700).collect::<Vec<_>>());
             for line in found {
                 let last = first + (0..count).rev().find(|v| line_at(*v) == line).unwrap();

@@ -311,13 +311,13 @@ impl PoolFile {
             io::ErrorKind::AlreadyExists => Error::from(ErrorKind::Exists).at_path(self.path()),
             _ => self.error("naming the pool", e),
         })?;
-        let settled = match (leftover, unpublished) {
+        let durable = match (leftover, unpublished) {
             (Some(temporary), _) => sys::unlink(temporary),
             (None, Unpublished::Named(_)) => Ok(()),
             // A file system without a journal may have the file on the disk as one of no names.
             (None, Unpublished::Unnamed(_)) => sys::sync_file(&self.file),
         };
-        if let Err(e) = settled.and_then(|()| sys::sync_dir(directory(&self.path))) {
+        if let Err(e) = durable.and_then(|()| sys::sync_dir(directory(&self.path))) {
             // As if it had never been: the temporary name, if it is left, goes with `self`.
             let _ = sys::unlink(&self.path);
             return Err(self.error("naming the pool", e));

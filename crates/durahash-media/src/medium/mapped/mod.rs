@@ -39,6 +39,7 @@ pub(super) use map::{Mapping, Sharing};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Dax {
     /// Used where available; [`durability`](Storage::durability) says so.
     #[default]
@@ -51,6 +52,7 @@ pub enum Dax {
 
 /// How a file is mapped.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MappedOptions {
     /// Bytes beyond which the file never grows. Where the system has fewer addresses it grows less, but
     /// always all that it holds already is mapped.

@@ -52,11 +52,11 @@ macro_rules! counts {
 
         /// The counts of one thread, which alone stores them.
         #[derive(Default)]
-        struct Tally {
+        struct AtomicCounts {
             $($name: AtomicU64,)*
         }
 
-        impl Tally {
+        impl AtomicCounts {
             fn counts(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
             }
@@ -129,13 +129,13 @@ pub struct Metered<M> {
 pub struct Meter {
     /// Tells the state of this medium apart from that of others in a thread.
     id: u64,
-    tallies: Mutex<Vec<Arc<Tally>>>,
+    of_threads: Mutex<Vec<Arc<AtomicCounts>>>,
 }
 
 /// A thread's state for one medium.
 struct Local {
     id: u64,
-    tally: Arc<Tally>,
+    counts: Arc<AtomicCounts>,
     lines: Touched,
     blocks: Touched,
     /// Blocks on their way to the medium since the last fence.
@@ -161,7 +161,7 @@ impl<M: Medium> Metered<M> {
         Metered {
             inner,
             latency,
-            meter: Arc::new(Meter { id: IDS.fetch_add(1, Relaxed), tallies: Mutex::default() }),
+            meter: Arc::new(Meter { id: IDS.fetch_add(1, Relaxed), of_threads: Mutex::default() }),
         }
     }
 
@@ -184,12 +184,12 @@ impl<M: Medium> Metered<M> {
     #[inline]
     fn loaded(&self, word: &PmU64) {
         self.meter.local(|local| {
-            add(&local.tally.bytes_loaded, PmU64::BYTES as u64);
+            add(&local.counts.bytes_loaded, PmU64::BYTES as u64);
             let addr = word.addr().addr() as u64;
             if local.lines.first(addr / LINE_BYTES, READ) {
-                add(&local.tally.lines_read, 1);
+                add(&local.counts.lines_read, 1);
                 if local.blocks.first(addr / BLOCK_BYTES, READ) {
-                    add(&local.tally.blocks_read, 1);
+                    add(&local.counts.blocks_read, 1);
                     spin(self.latency.read_ns);
                 }
             }
@@ -199,12 +199,12 @@ impl<M: Medium> Metered<M> {
     #[inline]
     fn stored(&self, word: &PmU64) {
         self.meter.local(|local| {
-            add(&local.tally.bytes_stored, PmU64::BYTES as u64);
+            add(&local.counts.bytes_stored, PmU64::BYTES as u64);
             let addr = word.addr().addr() as u64;
             if local.lines.first(addr / LINE_BYTES, WRITTEN) {
-                add(&local.tally.lines_written, 1);
+                add(&local.counts.lines_written, 1);
                 if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
-                    add(&local.tally.blocks_written, 1);
+                    add(&local.counts.blocks_written, 1);
                 }
             }
         });
@@ -213,7 +213,7 @@ impl<M: Medium> Metered<M> {
     fn flushed<T: ?Sized>(&self, obj: &T) {
         self.meter.local(|local| {
             each_line(obj, |line| {
-                add(&local.tally.flushes, 1);
+                add(&local.counts.flushes, 1);
                 self.sent(local, line);
             });
         });
@@ -232,8 +232,8 @@ impl Meter {
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {
-        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        tallies.iter().map(|tally| tally.counts()).fold(Counts::default(), Counts::add)
+        let of_threads = self.of_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        of_threads.iter().map(|counts| counts.counts()).fold(Counts::default(), Counts::add)
     }
 
     /// Runs `f` on what this thread knows about this medium.
@@ -250,13 +250,13 @@ impl Meter {
 
     #[cold]
     fn register(&self, locals: &mut Vec<Local>) -> usize {
-        // Media that are gone keep no tally.
-        locals.retain(|local| Arc::strong_count(&local.tally) > 1);
-        let tally = Arc::<Tally>::default();
-        self.tallies.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&tally));
+        // Media that are gone keep no counts.
+        locals.retain(|local| Arc::strong_count(&local.counts) > 1);
+        let counts = Arc::<AtomicCounts>::default();
+        self.of_threads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
         locals.push(Local {
             id: self.id,
-            tally,
+            counts,
             lines: Touched::default(),
             blocks: Touched::default(),
             under_way: Touched::default(),
@@ -339,7 +339,7 @@ impl<M: Medium> Memory for Metered<M> {
     fn store_nt(&self, word: &PmU64, v: u64) {
         self.stored(word);
         self.meter.local(|local| {
-            add(&local.tally.nt_stores, 1);
+            add(&local.counts.nt_stores, 1);
             self.sent(local, word.addr());
         });
         self.inner.store_nt(word, v);
@@ -366,7 +366,7 @@ impl<M: Medium> Memory for Metered<M> {
     #[track_caller]
     fn fence(&self) {
         self.meter.local(|local| {
-            add(&local.tally.fences, 1);
+            add(&local.counts.fences, 1);
             local.under_way.clear();
         });
         self.inner.fence();
@@ -376,7 +376,7 @@ impl<M: Medium> Memory for Metered<M> {
     #[track_caller]
     fn drain(&self) {
         self.meter.local(|local| {
-            add(&local.tally.drains, 1);
+            add(&local.counts.drains, 1);
             local.under_way.clear();
         });
         self.inner.drain();
@@ -388,7 +388,7 @@ impl<M: Medium> Memory for Metered<M> {
             self.meter.local(|local| {
                 local.forget();
                 if event == Event::Begin {
-                    add(&local.tally.operations, 1);
+                    add(&local.counts.operations, 1);
                 }
             });
         }

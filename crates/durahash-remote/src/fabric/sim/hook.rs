@@ -5,6 +5,7 @@ use crate::fabric::batch::Kind;
 
 /// An event that a [`Hook`] sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerbEvent {
     /// Virtual time.
     pub now_ns: u64,

@@ -3,6 +3,7 @@
 /// Options of a simulated fabric. `SimOptions::default()` is one node of 64 MiB with the times of [`Nic`], without
 /// disorder.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SimOptions {
     /// The same seed, options and clients give the same run.
     pub seed: u64,
@@ -44,6 +45,7 @@ impl Default for SimOptions {
 /// was measured here. Each field names its source. An **assumption** has no
 /// public source that we know: set it for the cards in question, and say so beside a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Nic {
     /// From post to completion in nanoseconds, without the time that its packets take.
     ///
@@ -93,6 +95,7 @@ impl Default for Nic {
 
 /// Disorder, chosen by the seed. Verbs take effect at any time between post and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Chaos {
     /// Nanoseconds by which a batch completes later, at most.
     pub delay_ns_max: u64,

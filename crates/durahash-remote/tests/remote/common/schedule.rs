@@ -112,12 +112,13 @@ impl Plan {
             joining_ns_max: 0,
             pause_ns_max: 0,
             nodes: 1 + rng.below(3),
-            chaos: Chaos {
-                stall_one_in: rng.pick(&[0, 50, 200]),
-                stall_ns_max: rng.pick(&[100_000, 1_000_000, 5_000_000]),
-                tear_parts_max: rng.pick(&[1, 4, 16]),
-                unsignaled_ns_max: rng.pick(&[1_000, 200_000, 2_000_000]),
-                ..Chaos::default()
+            chaos: {
+                let mut chaos = Chaos::default();
+                chaos.stall_one_in = rng.pick(&[0, 50, 200]);
+                chaos.stall_ns_max = rng.pick(&[100_000, 1_000_000, 5_000_000]);
+                chaos.tear_parts_max = rng.pick(&[1, 4, 16]);
+                chaos.unsignaled_ns_max = rng.pick(&[1_000, 200_000, 2_000_000]);
+                chaos
             },
             options,
             // Far beyond what the slowest takes.
@@ -223,14 +224,11 @@ fn schedule(seed: u64, shape: impl Fn(&mut Plan)) -> std::result::Result<Totals,
     let rng = Rng::new(seed);
     let mut plan = Plan::drawn(&rng, seed);
     shape(&mut plan);
-    let sim = Sim::new(SimOptions {
-        seed,
-        node_bytes: vec![8 << 20; plan.nodes as usize],
-        max_clients: plan.options.max_clients,
-        lease_ns: plan.lease_ns,
-        chaos: Some(plan.chaos),
-        ..SimOptions::default()
-    });
+    let mut options = SimOptions::default();
+    (options.seed, options.node_bytes) = (seed, vec![8 << 20; plan.nodes as usize]);
+    (options.max_clients, options.lease_ns) = (plan.options.max_clients, plan.lease_ns);
+    options.chaos = Some(plan.chaos);
+    let sim = Sim::new(options);
     let dying = Rc::new(Cell::new(false));
     sim.set_hook(Box::new({
         let (rng, dying) = (Rng::new(!seed), Rc::clone(&dying));

@@ -36,11 +36,9 @@ const ONE: Churn = Churn {
 /// The index after the keys were put, and after each of the rounds, in which each client does as many
 /// operations as there are keys.
 fn reports(churn: Churn) -> Vec<Report> {
-    let options = SimOptions {
-        max_clients: 8,
-        node_bytes: vec![(96 << 20) / churn.nodes as u64; churn.nodes],
-        ..SimOptions::default()
-    };
+    let mut options = SimOptions::default();
+    options.max_clients = 8;
+    options.node_bytes = vec![(96 << 20) / churn.nodes as u64; churn.nodes];
     let sim = Sim::new(options);
     let clients: Vec<_> = (0..churn.clients).map(|_| sim.client().unwrap()).collect();
     let task = sim.spawn(&clients[0].clone(), {

@@ -49,7 +49,9 @@ fn small() -> Options {
 fn run<const N: usize, O: Future<Output = Result<()>> + 'static>(
     f: impl FnOnce([SimClient; N]) -> O,
 ) {
-    let sim = Sim::new(SimOptions { max_clients: 8, ..SimOptions::default() });
+    let mut options = SimOptions::default();
+    options.max_clients = 8;
+    let sim = Sim::new(options);
     let clients = std::array::from_fn(|_| sim.client().unwrap());
     let task = sim.spawn(&clients[0].clone(), f(clients));
     sim.run();

@@ -50,15 +50,14 @@ impl Table {
         let head = "| operation | of | round trips | reads | writes | not awaited | swaps | adds | bytes out \
                 | bytes in |";
         let row = |(kind, n, sum): &(&str, u64, Counts)| {
-            let Counts { round_trips, reads, writes, unsignaled, swaps, adds, bytes_out, bytes_in } =
-                *sum;
             let mean = |sum: u64, digits: usize| match sum % n {
                 0 => (sum / n).to_string(),
                 _ => document::number(sum as f64 / *n as f64, digits),
             };
             let verbs =
-                [round_trips, reads, writes, unsignaled, swaps, adds].map(|sum| mean(sum, 2));
-            let bytes = [bytes_out, bytes_in].map(|sum| mean(sum, 0));
+                [sum.round_trips, sum.reads, sum.writes, sum.unsignaled, sum.swaps, sum.adds]
+                    .map(|sum| mean(sum, 2));
+            let bytes = [sum.bytes_out, sum.bytes_in].map(|sum| mean(sum, 0));
             [vec![(*kind).to_owned(), n.to_string()], verbs.into(), bytes.into()].concat()
         };
         document::Table { head, rows: self.0.iter().map(row).collect() }

@@ -86,7 +86,9 @@ type Reads = Rc<RefCell<Vec<(Addr, u64)>>>;
 
 /// Runs a workload.
 pub(crate) fn run(workload: Workload) -> Result<Sums> {
-    let sim = Sim::new(SimOptions { max_clients: 2, ..SimOptions::default() });
+    let mut options = SimOptions::default();
+    options.max_clients = 2;
+    let sim = Sim::new(options);
     let (writer, reader) = (sim.client()?, sim.client()?);
     let reads = Reads::default();
     let told = Rc::clone(&reads);

@@ -33,8 +33,9 @@ pub(crate) struct Sample {
 /// Puts new keys of 16 bytes with values of 32, by one client, and looks at each of `counts`.
 pub(crate) fn samples(sizes: Sizes, counts: &[u64]) -> Result<Vec<Sample>> {
     let last = counts.last().copied().unwrap_or(0);
-    let node_bytes = vec![(64 << 20) + 192 * last];
-    let sim = Sim::new(SimOptions { max_clients: 1, node_bytes, ..SimOptions::default() });
+    let mut options = SimOptions::default();
+    (options.max_clients, options.node_bytes) = (1, vec![(64 << 20) + 192 * last]);
+    let sim = Sim::new(options);
     let client = sim.client()?;
     let task = sim.spawn(&client, grow(client.clone(), sizes, counts.to_vec()));
     sim.run();

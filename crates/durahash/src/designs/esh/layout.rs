@@ -28,6 +28,9 @@ use durahash_media::{PmU64, bits, on_media};
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 14;
 
+/// The pool's counter of live slots, and one more: zero where they were not counted.
+pub(super) const SAVED: usize = 0;
+
 /// Bytes of a bucket: one block.
 pub(super) const BUCKET_BYTES: u64 = 256;
 

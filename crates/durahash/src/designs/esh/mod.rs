@@ -138,16 +138,18 @@ use crate::extendible::array::Array;
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend;
+use crate::extendible::free::FreeUnits;
 use crate::extendible::growth::{Count, Growth, split_ahead};
 use crate::extendible::unit::Unit;
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
     last_read, operation,
 };
-use crate::util::arrivals::Arrivals;
-use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
+use crate::util::arrivals::{Arrivals, Passed};
+use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, SAVED, preferred_line};
 use overflow::Shape;
 
+#[doc(hidden)]
 pub use layout::{Bucket, Slot};
 
 /// The root word that keeps the epoch of the last unclean open; the first names the array.
@@ -177,7 +179,7 @@ pub struct Esh<M: Medium> {
 struct Writers {
     growth: Growth,
     array: Array,
-    free: Mutex<space::Free>,
+    free: Mutex<Free>,
     /// Threads that found a segment in the directory, and go to one of its locks.
     arrivals: Arrivals,
     /// Memory in which segments were made.
@@ -185,6 +187,13 @@ struct Writers {
     repairs: Count,
     /// Where background repair goes on; behind the last hash when it is done.
     repair_at: AtomicU64,
+}
+
+/// Segments that exist and that nothing names.
+struct Free {
+    units: FreeUnits,
+    /// Extents that go back to the pool.
+    leaving: Vec<(u64, Passed)>,
 }
 
 /// A live slot that was found.
@@ -513,7 +522,7 @@ impl<M: Medium> IndexBase for Esh<M> {
         // If it fails, the next open finds the free extents.
         let _ = self.release_extents();
         if let Some(live) = self.live_count.get() {
-            self.map.save(recover::SAVED, live + 1);
+            self.map.save(SAVED, live + 1);
         }
     }
 

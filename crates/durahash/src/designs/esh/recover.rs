@@ -10,10 +10,9 @@ use std::sync::atomic::AtomicU64;
 use durahash_media::hash::WordMix;
 use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Reserved, Result};
 
-use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SLOTS};
+use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SAVED, SLOTS};
 use super::overflow::Shape;
-use super::space::Free;
-use super::{DATES_ROOT, Esh, Writers};
+use super::{DATES_ROOT, Esh, Free, Writers};
 use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::count::IncrementalCount;
@@ -21,9 +20,6 @@ use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::index::{EshStats, IndexStats};
 use crate::util::arrivals::Arrivals;
-
-/// The pool's counter of live slots, and one more: zero where they were not counted.
-pub(super) const SAVED: usize = 0;
 
 /// Buckets of a segment, where the geometry does not say.
 const BUCKETS: u32 = 4;

@@ -29,16 +29,9 @@ use std::sync::MutexGuard;
 
 use durahash_media::{Medium, Result, wait_lock};
 
-use super::Esh;
+use super::{Esh, Free};
 use crate::extendible::free::FreeUnits;
 use crate::util::arrivals::Passed;
-
-/// Segments that exist and that nothing names.
-pub(super) struct Free {
-    pub(super) units: FreeUnits,
-    /// Extents that go back to the pool.
-    leaving: Vec<(u64, Passed)>,
-}
 
 impl Free {
     /// None, of extents with so many segments each.

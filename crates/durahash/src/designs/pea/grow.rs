@@ -627,11 +627,8 @@ mod tests {
     #[test]
     fn a_small_segment_is_not_kept_for_a_merge() {
         let geometry = Geometry { extent_shift: 12, buckets: 8, ..Geometry::default() };
-        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
-        let (seed, max_bytes) = (7, 1 << 20);
-        let format =
-            Format { design: 2, kind, cells, key_type, value_type, geometry, seed, max_bytes };
-        let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
+        let format = Format::of_index(2, geometry, 1 << 20);
+        let pool = Pool::create(Dram::new(format.max_bytes).unwrap(), &format).unwrap();
         let pea = Pea::create(Arc::new(pool), Policy::default()).unwrap();
         assert!(pea.shape().is_small);
         let mix = WordMix::new(1);

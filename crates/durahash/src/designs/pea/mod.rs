@@ -159,9 +159,9 @@ use strategy::{Homes, Shape, is_small};
 
 pub(crate) use recover::EXTRA_COUNTER;
 
-pub use buffer::BufferHeader;
-pub use layout::{Bucket, Slot};
 pub use strategy::{Policy, Strategy};
+#[doc(hidden)]
+pub use {buffer::BufferHeader, layout::Bucket, layout::Slot};
 
 /// Tries of an optimistic reader before it takes the locks.
 const READ_TRIES: u32 = 16;
@@ -278,8 +278,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Unit::from_word(self.directory.find(h))
     }
 
-    /// The shape of the segments. It changes once, while readers are kept out of the first two: so whoever loads it
-    /// after an entry of the directory, and finds entry and version unchanged afterwards, had the one of that entry.
+    /// The shape of the segments. It changes once, while readers are kept out of the first two: so a reader that loads
+    /// it after an entry of the directory, and finds entry and version unchanged afterwards, had the one of that entry.
     #[inline(always)]
     fn shape(&self) -> Shape {
         self.large.with_word(self.sizes.load(Ordering::Acquire))

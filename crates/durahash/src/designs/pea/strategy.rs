@@ -29,6 +29,7 @@ pub(super) const fn is_small(place: Unit) -> bool {
 
 /// How the entries of a segment are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Strategy {
     /// In its first bucket.
     Single,
@@ -77,6 +78,7 @@ const MUCH_EMPTIER: u32 = 4;
 /// How a table grows: which strategies its segments go through, and what a split does. It is no part
 /// of the format, and may differ from open to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Halvings of the hashes at a split: 1 gives two segments, 2 gives four, as in the paper.
     pub split_bits: u32,

@@ -148,7 +148,9 @@ use meta::Meta;
 use space::Space;
 use words::Words;
 
+#[doc(hidden)]
 pub use layout::{Bucket, Slot};
+#[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]
 pub use planted::plant;

@@ -86,7 +86,7 @@ impl<M: Medium> Rewo<M> {
         if !commit.is_sound() {
             report("REWO-4", number, "the commit word contradicts itself".to_owned());
         } else if commit.leaving() != 0 {
-            report("REWO-4", number, "a slot is leaving, and nobody moves it".to_owned());
+            report("REWO-4", number, "a slot is marked as moving, but no move runs".to_owned());
         }
         self.each_slot(view, number, &mut |slot| {
             if self.is_lost(&slot, view, (table, is_done)) {

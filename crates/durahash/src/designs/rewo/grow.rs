@@ -42,7 +42,7 @@ use super::planted::{Fault, planted};
 use super::scan::Listed;
 use super::tables::{OVERTAKEN, RESERVED, Resize, Table, TableSet, View};
 use super::write::Left;
-use super::{ROOT, Rewo};
+use super::{Prepared, ROOT, Resizing, Rewo};
 
 /// Buckets that a writer prepares after an operation, and those of the cached table that it sweeps.
 const WRITER_PIECE: u64 = 8;
@@ -64,30 +64,6 @@ const HOPELESS: u64 = 2;
 const PREPARE: u64 = 80;
 const GROW: u64 = 92;
 const SHRINK: u64 = 30;
-
-/// The state that the mutex of resizes guards.
-#[derive(Default)]
-pub(super) struct Resizing {
-    /// The block of tables that the root names, counted in blocks.
-    pub(super) block: u64,
-    /// The position of the walk over the sources, and the one that the block has.
-    pub(super) cursor: u64,
-    pub(super) saved: u64,
-    pub(super) prepared: Option<Prepared>,
-    /// Buckets of the cached table, from the first on, that may have copies which belong elsewhere since
-    /// their number changed.
-    pub(super) unswept: u64,
-    /// If fewer slots than that are live, the tables may be halved: at some more it did not work.
-    shrinks_below: Option<u64>,
-}
-
-/// A table that nothing names yet.
-#[derive(Clone, Copy)]
-pub(super) struct Prepared {
-    pub(super) table: Table,
-    /// Buckets that are empty, durably.
-    done: u64,
-}
 
 impl Prepared {
     const fn is_done(self) -> bool {

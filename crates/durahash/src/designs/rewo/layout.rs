@@ -44,6 +44,9 @@ use durahash_media::{PmU64, bits, on_media};
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
 
+/// The counter of the superblock that keeps how many slots are live, and one more.
+pub(super) const SAVED: usize = 0;
+
 /// Bytes of a bucket, and of a block of tables.
 pub(super) const BUCKET_BYTES: u64 = 256;
 

@@ -135,17 +135,14 @@ use crate::index::{
 use crate::util::counter::Counter;
 use cache_sync::CacheSync;
 use cached::{Cached, Looked};
-use layout::{BUCKET_BYTES, Commit, Fingerprints};
+use layout::{BUCKET_BYTES, Commit, Fingerprints, SAVED};
 use planted::planted;
-use tables::{LiveTables, PLACES, Places, View};
+use tables::{LiveTables, PLACES, Places, Table, View};
 
-#[doc(hidden)]
-pub use cache_sync::SYNC_BY_CALLS;
-pub use layout::{Bucket, Slot, Tables};
-#[doc(hidden)]
-pub use planted::Fault;
 #[cfg(feature = "planted")]
 pub use planted::plant;
+#[doc(hidden)]
+pub use {cache_sync::SYNC_BY_CALLS, layout::Bucket, layout::Slot, layout::Tables, planted::Fault};
 
 /// The root word that names the block of tables.
 pub(crate) const ROOT: usize = 0;
@@ -158,11 +155,12 @@ const READ_TRIES: u32 = 16;
 /// ```
 /// use durahash::rewo::Cache;
 /// use durahash::{Design, Options};
-/// let cache = Cache { bytes: Some(64 << 20), ..Cache::default() };
+/// let cache = Cache::of_bytes(64 << 20);
 /// let map = Options::new().design(Design::Rewo).cache(cache).in_memory::<durahash::Map<u64, u64>>()?;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cache {
     /// Bytes at the most; 0 is no cached table. Unless set, an eighth of the tables in the pool,
     /// whatever that is.
@@ -173,6 +171,14 @@ pub struct Cache {
     /// default, writers do that themselves. A thread keeps its core busy until it has looked for work
     /// 20,000 times in vain; then it sleeps.
     pub sync_threads: u32,
+}
+
+impl Cache {
+    /// So many bytes at the most, filled by lookups and changed by writers.
+    #[must_use]
+    pub const fn of_bytes(bytes: u64) -> Self {
+        Cache { bytes: Some(bytes), fill: false, sync_threads: 0 }
+    }
 }
 
 /// Rewo-Hash over a pool. See the [module docs](self).
@@ -202,7 +208,7 @@ pub struct Rewo<M: Medium> {
 #[repr(align(128))]
 #[derive(Default)]
 struct Writers {
-    resizing: Mutex<grow::Resizing>,
+    resizing: Mutex<Resizing>,
     /// True if a table is being prepared; if copies are being swept.
     prepares: AtomicBool,
     sweeps: AtomicBool,
@@ -212,6 +218,30 @@ struct Writers {
     rebuilds: Count,
     migrated: Count,
     walked: Count,
+}
+
+/// The state that the mutex of resizes guards.
+#[derive(Default)]
+struct Resizing {
+    /// The block of tables that the root names, counted in blocks.
+    block: u64,
+    /// The position of the walk over the sources, and the one that the block has.
+    cursor: u64,
+    saved: u64,
+    prepared: Option<Prepared>,
+    /// Buckets of the cached table, from the first on, that may have copies which belong elsewhere since
+    /// their number changed.
+    unswept: u64,
+    /// If fewer slots than that are live, the tables may be halved: at some more it did not work.
+    shrinks_below: Option<u64>,
+}
+
+/// A table that nothing names yet.
+#[derive(Clone, Copy)]
+struct Prepared {
+    table: Table,
+    /// Buckets that are empty, durably.
+    done: u64,
 }
 
 /// How fast a resize must be, for writers. Set when one begins.
@@ -475,7 +505,7 @@ impl<M: Medium> IndexBase for Rewo<M> {
     }
 
     fn close(&self) {
-        self.map.save(recover::SAVED, self.live.get() + 1);
+        self.map.save(SAVED, self.live.get() + 1);
         if self.pool.writable().is_ok() {
             // A table that is not given back now is found to be free at the next open.
             let _ = self.forget_prepared(&mut self.resizing());

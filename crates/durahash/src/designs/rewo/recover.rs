@@ -12,7 +12,7 @@ use durahash_media::{Error, Medium, Place, Reserved, Result, bits, wait_lock};
 
 use super::cache_sync::CacheSync;
 use super::cached::{self, Cached};
-use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
+use super::layout::{self, BUCKET_BYTES, SAVED, SLOTS, TABLES, Tables, used_slots};
 use super::planted::{Fault, planted};
 use super::tables::{self, LiveTables, Resize, Table, TableSet};
 use super::{Cache, ROOT, Rewo, Writers};
@@ -20,9 +20,6 @@ use crate::designs::slots_of;
 use crate::index::{IndexStats, RewoStats};
 use crate::util::counter::Counter;
 use crate::util::parallel::in_parts;
-
-/// The counter of the superblock that keeps how many slots are live, and one more.
-pub(super) const SAVED: usize = 0;
 
 /// The most locks: they stay in the processor's caches. And the fewest.
 const LOCKS_MAX: u64 = 1 << 14;

@@ -20,7 +20,7 @@ pub(super) enum Left {
     Full,
     /// A bucket with few slots that are live.
     Sparse,
-    /// Whatever: the operation needed room and has done its piece of a resize.
+    /// Anything: the operation needed room and has done its piece of a resize.
     Excused,
 }
 

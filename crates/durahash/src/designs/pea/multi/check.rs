@@ -19,7 +19,7 @@ impl<M: Medium> MultiPea<M> {
     ) -> Result<()> {
         let mut report = |invariant, off, what| found(Finding { invariant, off, what });
         let mut buffers = HashSet::new();
-        let mut beyond = 0;
+        let mut extra = 0;
         for (prefix, place) in segments {
             let mut homes: HashMap<u64, u32> = HashMap::new();
             for number in 0..self.shape().buckets() {
@@ -50,12 +50,12 @@ impl<M: Medium> MultiPea<M> {
                         }
                         Ok(()) => {}
                     }
-                    beyond += count.max(1) - 1;
+                    extra += count.max(1) - 1;
                 }
             })?;
         }
-        if let Some(counted) = self.writers.extra_count.get().filter(|counted| *counted != beyond) {
-            let what = format!("{beyond} entries beyond one a slot, the counter says {counted}");
+        if let Some(counted) = self.writers.extra_count.get().filter(|counted| *counted != extra) {
+            let what = format!("{extra} entries beyond one a slot, the counter says {counted}");
             report("PEA-6", 0, what);
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::extendible::extend;
 
 impl<M: Medium> MultiPea<M> {
     /// Counts the lists that were not counted yet; all of them where the number is lost.
-    pub(super) fn count_beyond(&self) -> Result<u64> {
+    pub(super) fn count_extra(&self) -> Result<u64> {
         let extra = &self.writers.extra_count;
         let _counting = wait_lock(&extra.counting, self.medium());
         while let Some(at) = extra.next() {

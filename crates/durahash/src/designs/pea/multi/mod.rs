@@ -123,8 +123,8 @@ impl<M: Medium> IndexBase for MultiPea<M> {
     }
 
     fn len(&self) -> Result<u64> {
-        let beyond = self.count_beyond()?;
-        Ok(self.live_slots()? + beyond)
+        let extra = self.count_extra()?;
+        Ok(self.live_slots()? + extra)
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {

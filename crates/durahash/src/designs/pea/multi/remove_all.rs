@@ -79,7 +79,7 @@ impl<M: Medium> MultiPea<M> {
         let head = self.head(bucket);
         let slots = self.slots_of(bucket, head, h);
         let (mut dead, mut removed) = (Vec::new(), Vec::new());
-        let (mut beyond, mut whole) = (0, true);
+        let (mut extra, mut whole) = (0, true);
         for i in BitMask(slots) {
             let payload = self.payload(bucket, i);
             if head.lists() & 1 << i == 0 {
@@ -94,14 +94,14 @@ impl<M: Medium> MultiPea<M> {
                 Ok(true)
             });
             whole &= walked.is_ok();
-            beyond += count - 1;
+            extra += count - 1;
         }
         or_release!(held, self.mark_buffers(&dead).and_then(|()| gone(&removed)));
         held.exclude_readers(number);
         self.store_head(bucket, head.without_all(slots));
         self.add_count(segment, -i64::from(slots.count_ones()));
         if whole {
-            self.writers.extra_count.add(h, -beyond);
+            self.writers.extra_count.add(h, -extra);
         } else {
             self.writers.extra_count.lose();
         }
