@@ -399,7 +399,7 @@ fn every_flush_fence_and_release_is_needed() {
         &[
             ("reh", &[X86, WORD], Corpus::Scripts(2, (4, 150), 128)),
             ("reh", &[X86], Corpus::Closed(1)),
-            ("reh-ranges", &[X86, WORD], Corpus::Scripts(2, (4, 150), 64)),
+            ("reh-ranges", &[X86, WORD], Corpus::Scripts(2, (4, 600), 64)),
             ("reh-map", &[X86, WORD], Corpus::Scripts(2, (4, 150), 128)),
             ("reh-cells", &[X86, WORD], Corpus::Scripts(1, (4, 60), 128)),
             ("reh-map", &[X86], Corpus::Closed(2)),
