@@ -43,6 +43,7 @@ pub(crate) mod outcome;
 
 pub(crate) mod cell;
 pub(crate) mod known;
+
 pub(crate) mod record;
 
 pub(crate) mod durable;
