@@ -49,11 +49,13 @@ impl CopiedWords {
     #[inline(always)]
     pub(crate) fn fill(&mut self, src: &[PmU64], load: impl Fn(&PmU64) -> u64) {
         let words = self.words.as_mut_ptr().cast::<[u8; 8]>();
-        self.count = src.len().min(COPIED_WORDS);
+        // As many as are written, also if a load panics.
+        self.count = 0;
         for (i, word) in src.iter().take(COPIED_WORDS).enumerate() {
             // SAFETY: `i` is less than the number of words.
             unsafe { words.add(i).write(load(word).to_le_bytes()) };
         }
+        self.count = src.len().min(COPIED_WORDS);
     }
 
     /// The same with few instructions and stores: a processor has only so many of these under way, and while it

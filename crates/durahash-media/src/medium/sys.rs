@@ -216,9 +216,10 @@ pub(crate) fn names_new_files(file: &File) -> bool {
 }
 
 /// The regular files in a directory that can be seen.
-pub(crate) fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn files_in(dir: &Path, is: fn(&str) -> bool) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_file())).map(|e| e.path())
+    let named = entries.filter(move |e| e.file_name().to_str().is_some_and(is));
+    named.filter(|e| e.file_type().is_ok_and(|kind| kind.is_file())).map(|e| e.path())
 }
 
 /// Creates a file without a name in a directory, to be read and written, and to be [linked](link).

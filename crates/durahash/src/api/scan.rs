@@ -43,8 +43,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// The next entries of a walk, about `n`, and the cursor for those after them; `None` at the end.
     ///
     /// A step ends where a bucket or segment does, so it may give more than `n` entries (a segment of Pea Hash
-    /// or ESH has up to some ten thousand). It gives fewer at the end; of Rewo-Hash also, or even none, where a large
-    /// table has become nearly empty. Only `None` is the end.
+    /// or ESH has up to some ten thousand). It gives fewer at the end; also, or even none, where a large map has become
+    /// nearly empty. Only `None` is the end.
     ///
     /// **Concurrency.** As [`iter`](Map::iter), for the whole walk: every key that is there from its first step to
     /// its last is given exactly once.

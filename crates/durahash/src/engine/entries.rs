@@ -8,7 +8,7 @@ use durahash_media::{Error, Result};
 
 use super::data::{Data, no_value};
 use super::maps::Handle;
-use super::records::Pair;
+use super::records::{Pair, is_damage};
 use super::walk::Place;
 use super::{Engine, Kind};
 
@@ -79,7 +79,10 @@ impl<E: Kind> Entries<E> {
                     Err(e) => {
                         self.unit.clear();
                         self.at = at.behind(&*self.handle.engine.index).flatten();
-                        return Some(Err(e));
+                        // Damage is told of once.
+                        if !(at.is_sample() && self.at.is_some() && is_damage(&e)) {
+                            return Some(Err(e));
+                        }
                     }
                 }
                 if self.unit.is_empty() {

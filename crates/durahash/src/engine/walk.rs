@@ -151,6 +151,11 @@ impl Place {
         Some(piece.after(end).map(|at| self.at(at)))
     }
 
+    /// True where a sample is given: the walk comes again to the units that it reads here.
+    pub(crate) fn is_sample(self) -> bool {
+        self.0 & (SAMPLE | SECOND) == SAMPLE
+    }
+
     /// The most units in a row without entries that a step reads. In reversed order a made-up place may be one of very
     /// many in a unit, each of which reads it all.
     pub(crate) fn most_empty_units(self) -> u64 {

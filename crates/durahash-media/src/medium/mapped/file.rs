@@ -93,7 +93,7 @@ impl PoolFile {
                     return Err(not_a_pool("it is empty", path));
                 }
                 if !read_only && sys::names_new_files(&opened.file) {
-                    remove_leftovers(directory(path));
+                    remove_leftovers(directory(path), Some(&opened));
                 }
                 return Ok(opened);
             }
@@ -390,7 +390,7 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
         Err(e) if NOT_KNOWN.into_iter().any(|errno| sys::is(&e, errno)) => {}
         Err(e) => return Err(e),
     }
-    remove_leftovers(directory(path));
+    remove_leftovers(directory(path), None);
     let temporary = path.with_file_name(temporary_name()?);
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
 }
@@ -426,18 +426,27 @@ fn is_temporary(name: &str) -> bool {
 /// temporary name. A creator uses its file only if it holds the lock and has then found the name still there, and holds
 /// the lock until the name is gone. Where a creator dies, the system gives the lock back. Where a network file system
 /// does not show locks of other machines, a creation there may fail; it has not returned then.
-fn remove_leftovers(dir: &Path) {
-    for path in sys::files_in(dir) {
-        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary) {
-            let _ = remove_leftover(&path);
-        }
+///
+/// A killed creation may also leave a second name of a pool that was published. `own`, which is open, removes its own; of
+/// others it takes no lock, as that would keep other processes from opening them.
+fn remove_leftovers(dir: &Path, own: Option<&PoolFile>) {
+    for path in sys::files_in(dir, is_temporary) {
+        let _ = remove_leftover(&path, own);
     }
 }
 
-fn remove_leftover(path: &Path) -> Result<()> {
-    let leftover = PoolFile::open_once(path, false)?;
-    if leftover.has_name(path)? {
-        sys::unlink(path).map_err(|e| leftover.error("removing a leftover", e))?;
+fn remove_leftover(path: &Path, own: Option<&PoolFile>) -> Result<()> {
+    let leftover;
+    let holder = match own {
+        Some(own) if own.has_name(path)? => own,
+        _ if sys::target_metadata(path).is_ok_and(|named| named.nlink() > 1) => return Ok(()),
+        _ => {
+            leftover = PoolFile::open_once(path, false)?;
+            &leftover
+        }
+    };
+    if holder.has_name(path)? {
+        sys::unlink(path).map_err(|e| holder.error("removing a leftover", e))?;
     }
     Ok(())
 }
