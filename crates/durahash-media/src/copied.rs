@@ -1,5 +1,6 @@
 //! Room for words that are copied out of a medium at once.
 
+use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use crate::word::PmU64;
@@ -30,8 +31,9 @@ impl CopiedWords {
     /// Room without words.
     #[inline(always)]
     #[must_use]
-    pub const fn new() -> Self {
-        CopiedWords { words: MaybeUninit::uninit(), count: 0 }
+    pub fn new() -> Self {
+        // Of a constant the compiler would make a call that clears the room, too.
+        CopiedWords { words: MaybeUninit::uninit(), count: black_box(0) }
     }
 
     /// The bytes of the words that were copied last; none before.

@@ -29,8 +29,9 @@ pub(crate) trait Lookup: Index {
     fn look_once(&self, known: &Known, h: u64, key: &[u8], out: Option<&mut Short>)
     -> Option<bool>;
 
-    /// Looks once for a hash, and copies its cell to `out`: true if there is one. `None` where this cannot tell.
-    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<bool>;
+    /// Looks once for a hash, and copies its cell to `out`: the cell's name, if there is one. `None` where this cannot
+    /// tell.
+    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>>;
 }
 
 impl<I: Index, M: Medium> Lookup for Durable<I, M> {
@@ -51,10 +52,11 @@ impl<I: Index, M: Medium> Lookup for Durable<I, M> {
         (is_it || !found).then_some(found)
     }
 
-    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<bool> {
-        let mut is_cell = false;
-        let found = self.read_once(h, |name| is_cell = out.copy_cell(&self.pool, cell, name))?;
-        (is_cell || !found).then_some(found)
+    fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>> {
+        let mut copied = None;
+        let copy = |name| copied = out.copy_cell(&self.pool, cell, name).then_some(name);
+        let found = self.read_once(h, copy)?;
+        (copied.is_some() || !found).then_some(copied)
     }
 }
 

@@ -205,6 +205,7 @@ impl Engine<Single> {
     }
 
     /// The same where there are cells. One that is another key's, or damaged, is looked at again.
+    #[inline(never)]
     fn look_for_cell(
         &self,
         cell: Cell,
@@ -216,12 +217,9 @@ impl Engine<Single> {
         let is_for_value = out.is_some();
         let mut own = Short::new();
         let short = out.unwrap_or(&mut own);
-        let found = self.index.look_for_cell(cell, h, short)?;
-        let is_it = || {
-            let hashes = &self.records.hashes;
-            short.is_of(cell, key) && (!is_for_value || short.is_intact(cell, hashes, key_hash))
-        };
-        (!found || is_it()).then_some(found)
+        let Some(name) = self.index.look_for_cell(cell, h, short)? else { return Some(false) };
+        let is_intact = || short.is_intact(cell, name, &self.records.hashes, key_hash);
+        (short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
     }
 
     /// Copies the value of `key` into `out`; true if there is one.

@@ -105,15 +105,13 @@ pub(crate) struct Short {
     /// Where the value begins, and its bytes.
     begin: usize,
     bytes: usize,
-    /// The name of the cell.
-    name: u64,
 }
 
 impl Short {
     /// Room for one.
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Short { words: CopiedWords::new(), begin: 0, bytes: 0, name: 0 }
+        Short { words: CopiedWords::new(), begin: 0, bytes: 0 }
     }
 
     #[inline(always)]
@@ -129,7 +127,6 @@ impl Short {
         let Ok(words) = pool.words(offset(name), cell.bytes() / 8) else { return false };
         pool.medium().copy_words(words, &mut self.words);
         (self.begin, self.bytes) = (cell.key_bytes() - cell.skip(), cell.value_bytes());
-        self.name = name;
         is_cell(name) && !is_chained(name)
     }
 
@@ -139,11 +136,17 @@ impl Short {
         self.words.bytes().starts_with(&key[cell.skip()..])
     }
 
-    /// True if the cell that was copied is intact.
+    /// True if the cell that was copied, and has this name, is intact.
     #[inline]
-    pub(crate) fn is_intact(&self, cell: Cell, hashes: &Hashes, key_hash: KeyHash) -> bool {
+    pub(crate) fn is_intact(
+        &self,
+        cell: Cell,
+        name: u64,
+        hashes: &Hashes,
+        key_hash: KeyHash,
+    ) -> bool {
         let last = self.words.bytes().last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
-        cell.kept_by(self.name, last) == cell.kept(hashes.cell_checksum(key_hash, self.value()))
+        cell.kept_by(name, last) == cell.kept(hashes.cell_checksum(key_hash, self.value()))
     }
 }
 
