@@ -3,13 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use durahash_media::sim::budget;
@@ -17,146 +14,9 @@ use serde_json::Value;
 
 use crate::tool::{Answer, Work, answer};
 
-/// How clients reach the memory of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
-    Local,
-    #[cfg(feature = "ucx")]
-    Tcp,
-    #[cfg(feature = "ucx")]
-    Shm,
-}
+mod node;
 
-impl Over {
-    #[cfg(not(feature = "ucx"))]
-    const ALL: [Self; 1] = [Over::Local];
-    #[cfg(feature = "ucx")]
-    const ALL: [Self; 2] = [Over::Tcp, Over::Shm];
-
-    /// Where commands run that go over it.
-    fn work(self) -> Work {
-        match self {
-            Over::Local => Work::new(),
-            // Which is the way to a node that listens at the loopback address.
-            #[cfg(feature = "ucx")]
-            Over::Tcp => Work::new(),
-            #[cfg(feature = "ucx")]
-            Over::Shm => Work::with(vec![("UCX_TLS", "posix,self")]),
-        }
-    }
-
-    /// Over TCP, UCX 1.13 may end a node whose client is killed with writes under way, as `UcxNode` says: so
-    /// the client is stopped until they are answered.
-    fn let_node_answer(self, client: &Child) {
-        #[cfg(feature = "ucx")]
-        if self == Over::Tcp {
-            signal(client, "-STOP");
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        #[cfg(not(feature = "ucx"))]
-        let _ = client;
-    }
-
-    /// Fewer where each takes longer, since UCX goes over TCP.
-    fn fewer(self, n: u64) -> u64 {
-        match self {
-            #[cfg(feature = "ucx")]
-            Over::Tcp => n / 10,
-            _ => n,
-        }
-    }
-}
-
-/// A node that is killed in the end.
-struct Node<'a> {
-    work: &'a Work,
-    child: Child,
-    address: String,
-    /// Of files in shared memory.
-    dir: Option<PathBuf>,
-}
-
-impl<'a> Node<'a> {
-    /// Starts a node on a port that the system chooses, with `more` arguments.
-    fn start(work: &'a Work, over: Over, more: &str) -> Self {
-        // Large memory does not go to shared memory, of which a container may have little.
-        static NODES: AtomicU32 = AtomicU32::new(0);
-        let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
-        let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
-            _ if over != Over::Local => "--fabric ucx".into(),
-            Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
-            _ => String::new(),
-        };
-        let line = format!("node --listen 127.0.0.1:0 {more} {place}");
-        let mut command = work.command(line.split_whitespace());
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        let parts = said.trim_end().strip_prefix("node ").and_then(|s| s.split_once(", "));
-        let (address, rest) = parts.unwrap_or_else(|| panic!("{said:?}"));
-        let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
-        let dir = fabric.strip_prefix("local:").map(PathBuf::from);
-        assert!(dir.is_some() || fabric == "ucx", "{fabric}");
-        Node { work, child, address: address.into(), dir }
-    }
-
-    /// Runs a command on it alone, with something to read.
-    fn feed(&self, line: &str, input: &[u8]) -> Answer {
-        self.work.feed(&format!("remote --node {} {line}", self.address), input)
-    }
-
-    fn run(&self, line: &str) -> Answer {
-        self.feed(line, b"")
-    }
-
-    /// kill -9
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// What it complained of until it is killed here.
-    fn complaints(&mut self) -> Vec<String> {
-        self.kill();
-        let said = BufReader::new(self.child.stderr.as_mut().unwrap());
-        said.lines().map(Result::unwrap).collect()
-    }
-
-    /// Waits until its memory is removed, which another process does if it is in files.
-    fn wait_until_removed(&self) {
-        patiently(|| self.dir.as_ref().is_none_or(|dir| !dir.exists()));
-    }
-}
-
-impl Drop for Node<'_> {
-    fn drop(&mut self) {
-        // It may be dead already.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Runs a test over each fabric, with a node of these arguments.
-fn over_each(arguments: &str, test: impl Fn(Over, &Work, Node<'_>)) {
-    for over in Over::ALL {
-        let work = over.work();
-        test(over, &work, Node::start(&work, over, arguments));
-    }
-}
-
-fn signal(to: &Child, which: &str) {
-    let args = [which.to_owned(), to.id().to_string()];
-    assert!(std::process::Command::new("kill").args(args).status().unwrap().success());
-}
-
-/// Waits until something is so, and fails where it is not for very long.
-fn patiently(mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(120), "it does not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use self::node::{Node, Over, over_each, patiently, signal};
 
 fn line(i: u64) -> String {
     format!("key {i}\tvalue {}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
