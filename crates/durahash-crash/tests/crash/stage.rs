@@ -21,6 +21,8 @@ use durahash_media::sim::{Call, Hook, Sim, Site, name_thread, seed};
 
 /// An operation that needs more calls into the medium than this waits for ever.
 const CALLS_MAX: u64 = 100_000;
+/// Between two looks of a thread that waits for another.
+const WAIT: Duration = Duration::from_micros(50);
 
 /// The operations of threads, and the states in which they are held up.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +108,7 @@ impl Other {
             self.turn(|state| state.waits = true);
             // Not just a yield: calls may be counted, and the one that is waited for may have to wait for
             // a processor.
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(WAIT);
         }
     }
 }
@@ -226,6 +228,8 @@ impl Hook for Switch {
                 other.wait_until(|state| state.ended);
             }
             Role::One if is_due(left) => self.0.let_others(),
+            // The other one may have to wait for a processor, and calls are counted.
+            Role::One if call == Call::Event(Event::Wait) => std::thread::sleep(WAIT),
             Role::One => {}
             Role::Other => other.before(call),
         }

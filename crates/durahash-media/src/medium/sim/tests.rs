@@ -89,6 +89,18 @@ fn a_budget_bounds_the_calls() {
         }
     };
     assert!(catch_unwind(AssertUnwindSafe(endless)).is_err());
+    // A guard flushes while its thread unwinds: a second panic would end the process.
+    struct Guard<'a>(&'a Sim);
+    impl Drop for Guard<'_> {
+        fn drop(&mut self) {
+            self.0.drain();
+        }
+    }
+    let guarded = || {
+        let _guard = Guard(&sim);
+        sim.load(&words[0])
+    };
+    assert!(catch_unwind(AssertUnwindSafe(guarded)).is_err());
     sim.set_budget(None);
     assert_eq!(sim.load(&words[0]), 0);
 }
