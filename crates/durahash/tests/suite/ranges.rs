@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use durahash::index::{self, Index, IndexBase, Room};
 use durahash::reh::Reh;
-use durahash::{Error, ErrorKind, Result};
+use durahash::{Error, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Sim, budget};
 use durahash_media::{Geometry, Pool};
-use durahash_testkit::pool_on;
+use durahash_testkit::{new_path, pool_on};
 
 use super::{assert_holds, findings, put, remove, spread};
 
@@ -86,9 +86,14 @@ impl Run {
 
 /// The words of the array in an image.
 pub(super) fn array(image: &[u64]) -> std::ops::Range<usize> {
+    array_of(image, EXTENT_WORDS)
+}
+
+/// The same in one with extents of so many words.
+fn array_of(image: &[u64], extent_words: usize) -> std::ops::Range<usize> {
     let root = image[ROOTS + 1];
     assert_ne!(root, 0, "there is an array");
-    let first = (root >> 6 & ((1 << 38) - 1)) as usize * EXTENT_WORDS;
+    let first = (root >> 6 & ((1 << 38) - 1)) as usize * extent_words;
     first..first + (1 << (root & 0x3f))
 }
 
@@ -219,6 +224,39 @@ fn wrong_words_are_slow_and_found() {
             assert_eq!(found, [], "{what}");
         }
     }
+}
+
+/// Compaction writes the array of the new pool from its own directory.
+#[test]
+fn compaction_leaves_wrong_words_behind() {
+    let (_dir, path) = new_path();
+    let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 0, buckets: 1 };
+    let options = Options::new().seed(7).geometry(geometry).max_bytes(MAX_BYTES);
+    let map: Map<u64, u64> = options.clone().sync_mode(SyncMode::Process).create(&path).unwrap();
+    (0..3000).for_each(|i| map.put(&i, &i).unwrap());
+    map.close().unwrap();
+
+    let bytes = std::fs::read(&path).unwrap();
+    let mut image: Vec<u64> =
+        bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let words = array_of(&image, 1 << (geometry.extent_shift - 3));
+    let wrong = words.len() - 1;
+    (words.start + 1..words.end).for_each(|i| image[i] = spread(i as u64));
+    std::fs::write(&path, image.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+        .unwrap();
+
+    let findings = || {
+        let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+        (0..3000).for_each(|i| assert_eq!(map.get(&i).unwrap(), Some(i)));
+        let mut found = Vec::new();
+        map.check(&mut |finding| found.push(finding.invariant)).unwrap();
+        found
+    };
+    // The close had sealed what is wrong now.
+    let found = findings();
+    assert_eq!(found.iter().filter(|invariant| **invariant == "REH-7").count(), wrong, "{found:?}");
+    Options::new().compact::<Map<u64, u64>>(&path).unwrap();
+    assert!(findings().is_empty());
 }
 
 #[test]
