@@ -17,7 +17,7 @@ fn look_up(map: &Map<u64, u64>, keys: u64, turns: std::ops::Range<u64>) -> Resul
     let count = turns.end - turns.start;
     let start = Instant::now();
     for turn in turns {
-        let key = (u128::from(turn.wrapping_mul(STEP)) * u128::from(keys) >> 64) as u64;
+        let key = ((u128::from(turn.wrapping_mul(STEP)) * u128::from(keys)) >> 64) as u64;
         assert_eq!(map.get(&key)?, Some(!key));
     }
     Ok(start.elapsed().as_nanos() as f64 / count as f64)

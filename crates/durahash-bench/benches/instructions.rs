@@ -33,7 +33,42 @@ fn run_texts(is_hit: bool, count: u64) -> Result<()> {
     Ok(())
 }
 
+/// The same as a digest.
+fn digest(i: u64) -> [u8; 32] {
+    let words = [0, 1, 2, 3].map(|part| key(i ^ part << 32).to_le_bytes());
+    words.as_flattened().try_into().expect("four words")
+}
+
+/// Operations on digests, which are kept in cells.
+fn run_digests(kind: &str, count: u64) -> Result<bool> {
+    let map: Map<[u8; 32], u64> = Options::new().seed(1).max_bytes(64 << 20).in_memory()?;
+    for i in 0..KEYS {
+        map.put(&digest(i), &i)?;
+    }
+    let keys: Vec<[u8; 32]> =
+        (0..KEYS).map(|i| digest(i ^ (u64::from(kind != "hit") << 20))).collect();
+    let keys = keys.iter().cycle().take(count as usize);
+    match kind {
+        "hit" | "miss" => {
+            for key in keys {
+                let found = map.get(key)?;
+                assert_eq!(std::hint::black_box(found).is_some(), kind == "hit");
+            }
+        }
+        "insert" => {
+            for key in keys {
+                map.put(key, &1)?;
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 fn run(operation: &str, count: u64) -> Result<bool> {
+    if let Some(kind) = operation.strip_prefix("digest_") {
+        return run_digests(kind, count);
+    }
     if let Some(kind) = operation.strip_prefix("text_") {
         return run_texts(kind == "hit", count).map(|()| true);
     }
@@ -76,7 +111,10 @@ fn run(operation: &str, count: u64) -> Result<bool> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [operation, count] = args.as_slice() else {
-        eprintln!("usage: instructions hit|miss|get_many|update|insert|text_hit|text_miss COUNT");
+        eprintln!(
+            "usage: instructions hit|miss|get_many|update|insert|text_hit|text_miss|\
+             digest_hit|digest_miss|digest_insert COUNT"
+        );
         return ExitCode::from(2);
     };
     match count.parse().map(|count| run(operation, count)) {

@@ -67,14 +67,14 @@ impl CopiedWords {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             /// Words that are copied by one step.
-            const STEP: usize = 8;
+            const STEP: usize = 4;
             let count = src.len().min(COPIED_WORDS);
-            if count < STEP {
+            let Some(last) = count.checked_sub(STEP) else {
                 return self.fill(src, PmU64::load);
-            }
+            };
             let to = self.words.as_mut_ptr().cast::<[u8; 8]>();
-            // The last step may copy words for the second time.
-            for at in (0..count - STEP).step_by(STEP).chain([count - STEP]) {
+            let mut at = 0;
+            loop {
                 // SAFETY: so many words are there to be read, and to be written; SSE is part of the x86-64 baseline.
                 // The compiler knows nothing of the loads but that they happen here, so another thread may store to
                 // the words meanwhile. The processor keeps their order, as that of acquire loads.
@@ -82,21 +82,20 @@ impl CopiedWords {
                     std::arch::asm!(
                         "movups xmm0, [{src}]",
                         "movups xmm1, [{src} + 16]",
-                        "movups xmm2, [{src} + 32]",
-                        "movups xmm3, [{src} + 48]",
                         "movups [{to}], xmm0",
                         "movups [{to} + 16], xmm1",
-                        "movups [{to} + 32], xmm2",
-                        "movups [{to} + 48], xmm3",
                         src = in(reg) src.as_ptr().add(at),
                         to = in(reg) to.add(at),
                         out("xmm0") _,
                         out("xmm1") _,
-                        out("xmm2") _,
-                        out("xmm3") _,
                         options(nostack, preserves_flags)
                     );
                 }
+                if at == last {
+                    break;
+                }
+                // The last step may copy words for the second time.
+                at = (at + STEP).min(last);
             }
             self.count = count;
         }

@@ -12,6 +12,7 @@ use durahash_media::{Durability, Result};
 use super::common::{common_methods, typed_traits};
 use super::iter::Iter;
 use crate::engine::Single;
+use crate::engine::cell::Cell as EntryCell;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
 use crate::engine::edit::Rule;
@@ -91,6 +92,8 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if slots hold keys and values themselves.
     pub(super) const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
+    /// The cell of an entry, if maps of these types have cells.
+    const CELL: Option<EntryCell> = EntryCell::of(K::TYPE, V::TYPE, 0);
 
     pub(crate) fn new(handle: Handle<Single>) -> Self {
         debug_assert!(handle.engine.key == K::TYPE && handle.engine.value == V::TYPE);
@@ -163,7 +166,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         long: impl FnOnce(F) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let mut short = Short::new();
-        match self.handle.engine.look_once(key, key_hash, Some(&mut short)) {
+        match self.handle.engine.look_once(key, key_hash, Self::CELL, Some(&mut short)) {
             Some(false) => Ok(None),
             Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
             None => long(f),

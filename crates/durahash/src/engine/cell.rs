@@ -46,6 +46,17 @@ const NAMED_BITS: u32 = 17;
 /// The flag of a name that is a cell's.
 const CELL: u64 = 1;
 
+/// True if so many bytes divide a line.
+const fn is_in_line(bytes: usize) -> bool {
+    LINE_BYTES.is_multiple_of(bytes as u64)
+}
+
+/// The least size of a cell with so much in it.
+const fn least(content: usize) -> usize {
+    let bytes = content.next_multiple_of(8);
+    if bytes < BYTES_MIN { BYTES_MIN } else { bytes }
+}
+
 /// The layout of all cells of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
@@ -61,46 +72,60 @@ pub(crate) struct Cell {
 impl Cell {
     /// The layout, if keys and values of these types are kept in cells. `hash_bits`: as in the geometry; a hash that
     /// is cut off stands for nothing.
-    pub(crate) fn of(key: Type, value: Type, hash_bits: u8) -> Option<Self> {
-        let (key_bytes, value_bytes) = (key.fixed_bytes()?, value.fixed_bytes()?);
-        if key.is_word() && value.is_word() || key_bytes.max(value_bytes) > PART_MAX {
+    pub(crate) const fn of(key: Type, value: Type, hash_bits: u8) -> Option<Self> {
+        let (Some(key_bytes), Some(value_bytes)) = (key.fixed_bytes(), value.fixed_bytes()) else {
+            return None;
+        };
+        if key.is_word() && value.is_word() || key_bytes > PART_MAX || value_bytes > PART_MAX {
             return None;
         }
-        let skip = if matches!(hash_bits, 0 | 64..) { key_bytes.min(8) } else { 0 };
-        let content = key_bytes - skip + value_bytes;
-        let is_in_line = |bytes: usize| LINE_BYTES.is_multiple_of(bytes as u64);
-        let least = |content: usize| content.next_multiple_of(8).max(BYTES_MIN);
-        let (bare, checked) = (least(content), least(content + CHECK_BYTES));
-        let raised = [checked, checked.next_power_of_two()]
-            .into_iter()
-            .find(|bytes| is_in_line(*bytes) && *bytes <= key_bytes + value_bytes + MORE_MAX);
-        let bytes = match raised {
-            Some(bytes) => bytes,
-            None if is_in_line(bare) => bare,
-            None => checked,
+        let is_whole = matches!(hash_bits, 0 | 64..);
+        let skip = if !is_whole {
+            0
+        } else if key_bytes < 8 {
+            key_bytes
+        } else {
+            8
         };
+        let content = key_bytes - skip + value_bytes;
+        let (bare, checked) = (least(content), least(content + CHECK_BYTES));
+        let (raised, most) = (checked.next_power_of_two(), key_bytes + value_bytes + MORE_MAX);
+        let bytes = if is_in_line(checked) && checked <= most {
+            checked
+        } else if is_in_line(raised) && raised <= most {
+            raised
+        } else if is_in_line(bare) {
+            bare
+        } else {
+            checked
+        };
+        let check = if bytes - content < CHECK_BYTES { bytes - content } else { CHECK_BYTES };
         Some(Cell {
             key: key_bytes as u8,
             value: value_bytes as u8,
             skip: skip as u8,
             bytes: bytes as u8,
-            check: (bytes - content).min(CHECK_BYTES) as u8,
+            check: check as u8,
         })
     }
 
+    #[inline(always)]
     pub(crate) fn bytes(self) -> u64 {
         u64::from(self.bytes)
     }
 
+    #[inline(always)]
     pub(crate) fn key_bytes(self) -> usize {
         self.key.into()
     }
 
+    #[inline(always)]
     pub(crate) fn value_bytes(self) -> usize {
         self.value.into()
     }
 
     /// Bytes of the key that are not in the cell.
+    #[inline(always)]
     pub(crate) fn skip(self) -> usize {
         self.skip.into()
     }
@@ -123,11 +148,13 @@ impl Cell {
     }
 
     /// The bits of a checksum that are kept.
+    #[inline(always)]
     pub(crate) fn kept(self, sum: u64) -> u64 {
         sum & !(u64::MAX << (NAMED_BITS + 8 * u32::from(self.check)))
     }
 
     /// The same of a cell with this name and last word.
+    #[inline(always)]
     pub(crate) fn kept_by(self, name: u64, last: u64) -> u64 {
         let check = last.checked_shr(64 - 8 * u32::from(self.check)).unwrap_or(0);
         name >> 48 & 0x7fff | (name >> 1 & 3) << 15 | check << NAMED_BITS

@@ -189,31 +189,49 @@ impl Engine<Single> {
         self.records.hashes.key(key)
     }
 
-    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does.
-    #[inline]
+    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does. `usual`: the cell of maps
+    /// of such keys and values, if the caller knows their types. It is a constant there, and so are all its sizes.
+    #[inline(always)]
     pub(crate) fn look_once(
         &self,
+        key: &[u8],
+        key_hash: KeyHash,
+        usual: Option<Cell>,
+        out: Option<&mut Short>,
+    ) -> Option<bool> {
+        match (usual, self.records.cell) {
+            (Some(usual), Some(cell)) if usual == cell => {
+                self.look_for_cell(usual, key, key_hash, out)
+            }
+            (_, Some(cell)) => self.look_for_any_cell(cell, key, key_hash, out),
+            (_, None) => {
+                let h = self.records.hashes.h(key_hash);
+                self.index.look_once(self.records.known.as_ref()?, h, key, out)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_any_cell(
+        &self,
+        cell: Cell,
+        key: &[u8],
+        key_hash: KeyHash,
+        out: Option<&mut Short>,
+    ) -> Option<bool> {
+        self.look_for_cell(cell, key, key_hash, out)
+    }
+
+    /// The same where there are cells. One that is another key's, or damaged, is looked at again.
+    #[inline(always)]
+    fn look_for_cell(
+        &self,
+        cell: Cell,
         key: &[u8],
         key_hash: KeyHash,
         out: Option<&mut Short>,
     ) -> Option<bool> {
         let h = self.records.hashes.h(key_hash);
-        if let Some(cell) = self.records.cell {
-            return self.look_for_cell(cell, h, key, key_hash, out);
-        }
-        self.index.look_once(self.records.known.as_ref()?, h, key, out)
-    }
-
-    /// The same where there are cells. One that is another key's, or damaged, is looked at again.
-    #[inline(never)]
-    fn look_for_cell(
-        &self,
-        cell: Cell,
-        h: u64,
-        key: &[u8],
-        key_hash: KeyHash,
-        out: Option<&mut Short>,
-    ) -> Option<bool> {
         let is_for_value = out.is_some();
         let mut own = Short::new();
         let short = out.unwrap_or(&mut own);
@@ -267,7 +285,7 @@ impl Engine<Single> {
 
     /// True if `key` has a value.
     pub(crate) fn contains_bytes(&self, key: &[u8], key_hash: KeyHash) -> Result<bool> {
-        if let Some(found) = self.look_once(key, key_hash, None) {
+        if let Some(found) = self.look_once(key, key_hash, None, None) {
             return Ok(found);
         }
         let h = self.records.hashes.h(key_hash);

@@ -131,13 +131,13 @@ impl Short {
     }
 
     /// True if the cell that was copied is of this key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_of(&self, cell: Cell, key: &[u8]) -> bool {
         self.words.bytes().starts_with(&key[cell.skip()..])
     }
 
     /// True if the cell that was copied, and has this name, is intact.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_intact(
         &self,
         cell: Cell,
@@ -145,8 +145,10 @@ impl Short {
         hashes: &Hashes,
         key_hash: KeyHash,
     ) -> bool {
-        let last = self.words.bytes().last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
-        cell.kept_by(name, last) == cell.kept(hashes.cell_checksum(key_hash, self.value()))
+        let Some(bytes) = self.words.bytes().get(..cell.bytes() as usize) else { return false };
+        let value = &bytes[cell.key_bytes() - cell.skip()..][..cell.value_bytes()];
+        let last = bytes.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        cell.kept_by(name, last) == cell.kept(hashes.cell_checksum(key_hash, value))
     }
 }
 
@@ -183,8 +185,10 @@ impl Hashes {
         if !self.of_first {
             return KeyHash { hash: self.bytes.hash(key), first: 0 };
         }
-        let (first, rest) = key.split_at(key.len().min(8));
-        let first = Type::word(first);
+        let (first, rest) = match key.split_first_chunk() {
+            Some((first, rest)) => (u64::from_le_bytes(*first), rest),
+            None => (Type::word(key), &key[key.len()..]),
+        };
         KeyHash { hash: self.mix.mix(first ^ self.rest(rest)), first }
     }
 
@@ -204,6 +208,7 @@ impl Hashes {
 
     /// The checksum of a cell: of its value, of the hash, which its slot has, and of the first word, which is made of
     /// that and of the rest of the key.
+    #[inline]
     pub(crate) fn cell_checksum(&self, key_hash: KeyHash, value: &[u8]) -> u64 {
         self.mix.mix(self.mix.mix(self.bytes.hash(value) ^ key_hash.hash) ^ key_hash.first)
     }
