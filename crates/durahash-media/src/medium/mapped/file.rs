@@ -16,6 +16,8 @@ use crate::medium::{BLOCK_BYTES, Region, sys};
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
 const ATTEMPTS: u32 = 16;
+/// A growth by at least so many bytes is first compared with the space that there is.
+const LARGE_BYTES: u64 = 1 << 30;
 
 /// A locked file. One that was created has no name until it is published, or a temporary one where the file
 /// system does not know such files, and goes away with `self` if it never is.
@@ -169,6 +171,14 @@ impl PoolFile {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
+        }
+        // Asked for more than there is, ext4 takes all of it before it refuses, and others meet a full disk meanwhile.
+        let wanted = hole.saturating_sub(from);
+        if wanted >= LARGE_BYTES {
+            let new = wanted.saturating_sub(self.metadata()?.len().saturating_sub(from));
+            if new > sys::space_left(&self.file) {
+                return Err(Error::full(new, Limit::Disk).at_path(self.path()));
+            }
         }
         let mut extended = Ok(());
         if from < hole {

@@ -1,10 +1,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{
@@ -426,6 +427,24 @@ fn holes_on_a_full_disk_are_read_and_not_written() {
     let medium = begun(&path, false).unwrap();
     medium.store(word(&medium, EXTENT - 8), 8);
     assert_eq!(fs::metadata(&path).unwrap().blocks() * 512, EXTENT);
+}
+
+/// An attempt would fill the disk for a moment, and be undone: that changes the file.
+#[test]
+fn more_than_the_disk_has_is_not_attempted() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    let changed = || {
+        let metadata = fs::metadata(&path).unwrap();
+        (metadata.ctime(), metadata.ctime_nsec(), metadata.len())
+    };
+    let (before, left) = (changed(), sys::space_left(&fs::File::open(&path).unwrap()));
+    // The clock of files has ticks.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(kind(medium.grow(left / 4096 * 4096 + (64 << 30))), "Full");
+    assert_eq!(changed(), before);
+    medium.grow(2 * EXTENT).unwrap();
 }
 
 #[test]
