@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     }
     map.close()?;
 
-    println!("| warm | first lookup, ms | lookups | ns each | later | of the later speed |");
+    println!("| warm | first lookup, ms | up to lookup | ns each | later | of the later speed |");
     println!("|---|---|---|---|---|---|");
     for warm in [false, true] {
         let mut upto = 1;
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
             look_up(&map, keys, 0..1)?;
             let first = start.elapsed().as_secs_f64() * 1e3;
             let early = look_up(&map, keys, 1..upto)?;
-            // Every part is made, and every page of the file was touched.
+            // After these nearly every page of the file has been touched.
             look_up(&map, keys, upto..upto + keys)?;
             let later = look_up(&map, keys, upto + keys..upto + 2 * keys)?;
             let share = later / early;

@@ -21,7 +21,7 @@ use durahash_media::sim::{Call, Hook, Sim, Site, name_thread, seed};
 
 /// An operation that needs more calls into the medium than this waits for ever.
 const CALLS_MAX: u64 = 100_000;
-/// Between two looks of a thread that waits for another.
+/// How long a thread that waits for another sleeps between two looks.
 const WAIT: Duration = Duration::from_micros(50);
 
 /// The operations of threads, and the states in which they are held up.
@@ -228,7 +228,7 @@ impl Hook for Switch {
                 other.wait_until(|state| state.ended);
             }
             Role::One if is_due(left) => self.0.let_others(),
-            // The other one may have to wait for a processor, and calls are counted.
+            // Sleeps: the other one may need this processor, and every wait costs a counted call.
             Role::One if call == Call::Event(Event::Wait) => std::thread::sleep(WAIT),
             Role::One => {}
             Role::Other => other.before(call),

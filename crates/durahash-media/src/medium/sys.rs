@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, RenameFlags, StatVfs};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
@@ -186,10 +186,19 @@ pub(crate) fn data_from(file: &File, off: u64) -> Option<u64> {
     rustix::fs::seek(file, rustix::fs::SeekFrom::Data(off)).ok()
 }
 
-/// Bytes that are free on the file system of a file; the largest number where it has no bound.
+/// Bytes on the file system of a file that this process may take; the largest number where it has no bound.
 pub(crate) fn space_left(file: &File) -> u64 {
+    space(file, |stat| stat.f_bavail)
+}
+
+/// Bytes that are free there, those included that only a privileged process may take: none gets more.
+pub(crate) fn space_free(file: &File) -> u64 {
+    space(file, |stat| stat.f_bfree)
+}
+
+fn space(file: &File, blocks: impl FnOnce(&StatVfs) -> u64) -> u64 {
     match rustix::fs::fstatvfs(file) {
-        Ok(stat) if stat.f_blocks != 0 => stat.f_bavail.saturating_mul(stat.f_frsize),
+        Ok(stat) if stat.f_blocks != 0 => blocks(&stat).saturating_mul(stat.f_frsize),
         _ => u64::MAX,
     }
 }

@@ -189,8 +189,8 @@ impl Engine<Single> {
         self.records.hashes.key(key)
     }
 
-    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does. `usual`: the cell of maps
-    /// of such keys and values, if the caller knows their types. It is a constant there, and so are all its sizes.
+    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does. `usual` is the cell that
+    /// maps of these types have, if the caller knows the types. There it is a constant, and so are all its sizes.
     #[inline(always)]
     pub(crate) fn look_once(
         &self,
@@ -211,6 +211,7 @@ impl Engine<Single> {
         }
     }
 
+    /// The same for a cell that the caller does not know. It is rare, and what it calls is large.
     #[inline(never)]
     fn look_for_any_cell(
         &self,

@@ -252,7 +252,7 @@ fn compaction_leaves_wrong_words_behind() {
         map.check(&mut |finding| found.push(finding.invariant)).unwrap();
         found
     };
-    // The close had sealed what is wrong now.
+    // The words were damaged after the close had sealed them, so that is found, too.
     let found = findings();
     assert_eq!(found.iter().filter(|invariant| **invariant == "REH-7").count(), wrong, "{found:?}");
     Options::new().compact::<Map<u64, u64>>(&path).unwrap();

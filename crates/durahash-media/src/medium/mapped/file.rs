@@ -172,12 +172,12 @@ impl PoolFile {
         if to > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
         }
-        // Asked for more than there is, ext4 takes all of it before it refuses, and others meet a full disk meanwhile.
+        // ext4 takes all the space there is before it refuses a request for more. Others meet a full disk meanwhile.
         let wanted = hole.saturating_sub(from);
         if wanted >= LARGE_BYTES {
             let new = wanted.saturating_sub(self.metadata()?.len().saturating_sub(from));
-            if new > sys::space_left(&self.file) {
-                return Err(Error::full(new, Limit::Disk).at_path(self.path()));
+            if new > sys::space_free(&self.file) {
+                return Err(Error::full(to - from, Limit::Disk).at_path(self.path()));
             }
         }
         let mut extended = Ok(());

@@ -18,7 +18,7 @@ mod trace;
 
 use std::convert::Infallible;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use super::logged::LogSteps;
@@ -38,6 +38,9 @@ const RECORD: u8 = 1;
 const HOOK: u8 = 2;
 const BUDGET: u8 = 4;
 
+/// Calls that a thread may make while it unwinds, when it has no more.
+const CALLS_TO_UNWIND: i64 = 1 << 20;
+
 /// A simulated medium. Clones are handles to the same medium.
 ///
 /// It keeps the [order within a line](Memory::same_line_order), unless [told
@@ -55,7 +58,7 @@ struct Inner {
     buffer: Option<Buffer>,
     modes: AtomicU8,
     limit_bytes: AtomicU64,
-    calls_left: AtomicU64,
+    calls_left: AtomicI64,
     hook: OnceLock<Box<dyn Hook>>,
     /// Held while a store is done and written down, so that the trace has the order of the stores;
     /// never while a hook runs.
@@ -93,7 +96,7 @@ impl Sim {
             buffer: Some(buffer),
             modes: AtomicU8::new(0),
             limit_bytes: AtomicU64::new(max_bytes),
-            calls_left: AtomicU64::new(0),
+            calls_left: AtomicI64::new(0),
             hook: OnceLock::new(),
             log: Mutex::new(Log { steps: Vec::new(), file_bytes }),
         });
@@ -153,11 +156,10 @@ impl Sim {
         self.inner.modes.fetch_or(HOOK, Ordering::Release);
     }
 
-    /// Panics after `calls` more calls into the medium, so that an endless loop fails; a thread that unwinds may
-    /// still call. `None` lifts the bound.
+    /// Panics after `calls` more calls into the medium, so that an endless loop fails. `None` lifts the bound.
     pub fn set_budget(&self, calls: Option<u64>) {
         if let Some(calls) = calls {
-            self.inner.calls_left.store(calls, Ordering::Relaxed);
+            self.inner.calls_left.store(calls.min(i64::MAX as u64) as i64, Ordering::Relaxed);
             self.inner.modes.fetch_or(BUDGET, Ordering::Relaxed);
         } else {
             self.inner.modes.fetch_and(!BUDGET, Ordering::Relaxed);
@@ -191,9 +193,9 @@ impl Inner {
             // Threads that race here lose a count now and then; the bound stays a bound.
             let left = self.calls_left.load(Ordering::Relaxed);
             // A guard that is dropped flushes what it guards, and must not panic a second time.
-            let is_allowed = left != 0 || std::thread::panicking();
-            assert!(is_allowed, "more calls into the medium than were allowed");
-            self.calls_left.store(left.saturating_sub(1), Ordering::Relaxed);
+            let least = if std::thread::panicking() { -CALLS_TO_UNWIND } else { 0 };
+            assert!(left > least, "more calls into the medium than were allowed");
+            self.calls_left.store(left - 1, Ordering::Relaxed);
         }
         if modes & HOOK != 0
             && let Some(hook) = self.hook.get()
