@@ -166,7 +166,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         long: impl FnOnce(F) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let mut short = Short::new();
-        match self.handle.engine.look_once(key, key_hash, Self::CELL, Some(&mut short)) {
+        let engine = &*self.handle.engine;
+        let found = match Self::CELL {
+            Some(cell) => engine.look_for_usual_cell(cell, key, key_hash, &mut short),
+            None => engine.look_once(key, key_hash, Some(&mut short)),
+        };
+        match found {
             Some(false) => Ok(None),
             Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
             None => long(f),

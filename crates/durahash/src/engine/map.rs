@@ -189,25 +189,34 @@ impl Engine<Single> {
         self.records.hashes.key(key)
     }
 
-    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does. `usual` is the cell that
-    /// maps of these types have, if the caller knows the types. There it is a constant, and so are all its sizes.
-    #[inline(always)]
+    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does.
+    #[inline]
     pub(crate) fn look_once(
         &self,
         key: &[u8],
         key_hash: KeyHash,
-        usual: Option<Cell>,
         out: Option<&mut Short>,
     ) -> Option<bool> {
-        match (usual, self.records.cell) {
-            (Some(usual), Some(cell)) if usual == cell => {
-                self.look_for_cell(usual, key, key_hash, out)
-            }
-            (_, Some(cell)) => self.look_for_any_cell(cell, key, key_hash, out),
-            (_, None) => {
-                let h = self.records.hashes.h(key_hash);
-                self.index.look_once(self.records.known.as_ref()?, h, key, out)
-            }
+        if self.records.cell.is_some() {
+            return self.look_for_any_cell(key, key_hash, out);
+        }
+        let h = self.records.hashes.h(key_hash);
+        self.index.look_once(self.records.known.as_ref()?, h, key, out)
+    }
+
+    /// The same where maps of the caller's types have this cell. It is a constant there, and so are all its sizes.
+    #[inline]
+    pub(crate) fn look_for_usual_cell(
+        &self,
+        cell: Cell,
+        key: &[u8],
+        key_hash: KeyHash,
+        out: &mut Short,
+    ) -> Option<bool> {
+        if self.records.cell == Some(cell) {
+            self.look_for_cell(cell, key, key_hash, Some(out))
+        } else {
+            self.look_once(key, key_hash, Some(out))
         }
     }
 
@@ -215,12 +224,11 @@ impl Engine<Single> {
     #[inline(never)]
     fn look_for_any_cell(
         &self,
-        cell: Cell,
         key: &[u8],
         key_hash: KeyHash,
         out: Option<&mut Short>,
     ) -> Option<bool> {
-        self.look_for_cell(cell, key, key_hash, out)
+        self.look_for_cell(self.records.cell?, key, key_hash, out)
     }
 
     /// The same where there are cells. One that is another key's, or damaged, is looked at again.
@@ -286,7 +294,7 @@ impl Engine<Single> {
 
     /// True if `key` has a value.
     pub(crate) fn contains_bytes(&self, key: &[u8], key_hash: KeyHash) -> Result<bool> {
-        if let Some(found) = self.look_once(key, key_hash, None, None) {
+        if let Some(found) = self.look_once(key, key_hash, None) {
             return Ok(found);
         }
         let h = self.records.hashes.h(key_hash);
