@@ -205,7 +205,7 @@ impl Engine<Single> {
     }
 
     /// The same where maps of the caller's types have this cell. It is a constant there, and so are all its sizes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look_for_usual_cell(
         &self,
         cell: Cell,
