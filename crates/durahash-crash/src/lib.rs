@@ -52,6 +52,7 @@ pub mod block;
 pub mod case;
 pub mod cases;
 pub mod linear;
+pub mod live_model;
 pub mod logged;
 pub mod mutate;
 pub mod oracle;

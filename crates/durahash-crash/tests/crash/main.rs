@@ -5,6 +5,7 @@ mod blocks;
 mod breaks;
 mod checks;
 mod designs;
+mod live_model;
 mod locks;
 mod logged;
 mod planted_batch;
