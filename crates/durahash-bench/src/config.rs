@@ -68,6 +68,8 @@ pub struct Config {
     pub pool: Option<PathBuf>,
     /// When operations on files are durable; as the library has it unless set.
     pub sync_mode: Option<SyncMode>,
+    /// True for a live image in place of a log of lines, in modes that have one.
+    pub live_image: bool,
     /// Latency that is added to the medium's.
     pub emulate: Option<Latency>,
     /// Bytes of the cached table of Rewo-Hash; an eighth of its tables unless set.
@@ -97,6 +99,7 @@ impl Default for Config {
             medium: Medium::File,
             pool: None,
             sync_mode: None,
+            live_image: false,
             emulate: None,
             cache_bytes: None,
             sync_threads: 0,

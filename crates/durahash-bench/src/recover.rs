@@ -56,6 +56,7 @@ struct Task {
     loaded: u64,
     /// When its operations are durable.
     sync_mode: Option<SyncMode>,
+    live_image: bool,
 }
 
 /// Does the work of a child process, if this process was started as one by
@@ -87,9 +88,10 @@ impl Task {
                 .map_err(|e| Error::Config { what: format!("the child's {what}: {e}") })
         };
         let [threads, seed, loaded] = [number("threads")?, number("seed")?, number("keys")?];
+        let live_image = number("live image")? != 0;
         let mode = args.next().map(|mode| mode.parse());
         let sync_mode = mode.transpose().map_err(|what| Error::Config { what })?;
-        Ok(Task { path, design, threads, seed, loaded, sync_mode })
+        Ok(Task { path, design, threads, seed, loaded, sync_mode, live_image })
     }
 
     fn command(&self, program: Option<&Path>) -> Result<Command> {
@@ -102,7 +104,10 @@ impl Task {
         command
             .env(CHILD_ENV, &self.path)
             .arg(self.design.to_string())
-            .args([self.threads, self.seed, self.loaded].map(|n| n.to_string()))
+            .args(
+                [self.threads, self.seed, self.loaded, self.live_image.into()]
+                    .map(|n| n.to_string()),
+            )
             .args(self.sync_mode.map(|mode| mode.to_string()));
         Ok(command)
     }
@@ -110,6 +115,7 @@ impl Task {
     /// The child's work. It ends when it is killed, or when nobody listens any more.
     fn run(&self) -> Result<()> {
         let mut options = Options::new().design(self.design).seed(self.seed);
+        options = options.live_image(self.live_image);
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }
@@ -187,21 +193,26 @@ pub(crate) fn kill_and_recover(
         seed: config.seed,
         loaded: keys - one_by_one,
         sync_mode: config.sync_mode,
+        live_image: config.live_image,
     };
     let Told { words: told, written } =
         told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
     let (mut open, mut first_get) = (Vec::new(), Vec::new());
-    // An open recovers, so what the child left is put back for the next.
+    // An open recovers, so what the child left is put back for the next. What an open leaves of a live image is as after
+    // a kill, and no older file belongs to it.
     let left = path.with_extension("left");
-    let copy = |from: &Path, to: &Path| {
-        std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e))
+    let copy = |from: &Path, to: &Path| match task.live_image {
+        true => Ok(0),
+        false => std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e)),
     };
     copy(path, &left)?;
     for _ in 1..config.repeats {
         drop(task.timed_open(path, &mut open, &mut first_get)?);
         copy(&left, path)?;
     }
-    remove(&left)?;
+    if !task.live_image {
+        remove(&left)?;
+    }
     let map = task.timed_open(path, &mut open, &mut first_get)?;
     let repaired_by_first_get = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
     let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));

@@ -21,6 +21,7 @@ pub struct Bench {
     parent: Option<PathBuf>,
     emulate: Option<Latency>,
     sync_mode: Option<SyncMode>,
+    live_image: bool,
     cache: Cache,
     seed: u64,
 }
@@ -31,22 +32,22 @@ impl Bench {
             config::Medium::Dram => None,
             config::Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
-        let Config { emulate, sync_mode, seed, sync_threads, .. } = *config;
+        let Config { emulate, sync_mode, live_image, seed, sync_threads, .. } = *config;
         let mut cache = Cache::default();
         (cache.bytes, cache.sync_threads) = (config.cache_bytes, sync_threads);
-        Bench { parent, emulate, sync_mode, cache, seed }
+        Bench { parent, emulate, sync_mode, live_image, cache, seed }
     }
 
     /// The same, with files that have no log.
     #[must_use]
     pub fn without_log(&self) -> Self {
-        self.with_mode(SyncMode::Process)
+        self.with_mode(SyncMode::Process, false)
     }
 
-    /// The same, with files in this mode.
-    pub(crate) fn with_mode(&self, mode: SyncMode) -> Self {
+    /// The same, with files in this mode, and a live image in place of a log of lines or none.
+    pub(crate) fn with_mode(&self, mode: SyncMode, live_image: bool) -> Self {
         let sync_mode = self.parent.as_ref().map(|_| mode);
-        Bench { parent: self.parent.clone(), sync_mode, ..*self }
+        Bench { parent: self.parent.clone(), sync_mode, live_image, ..*self }
     }
 
     /// The same, with so many bytes for the cached table of Rewo-Hash.
@@ -80,6 +81,7 @@ impl Bench {
     /// however that ends.
     pub fn create(&self, design: Design) -> Result<Map<u64, u64>> {
         let mut options = Options::new().design(design).seed(self.seed).cache(self.cache);
+        options = options.live_image(self.live_image);
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }

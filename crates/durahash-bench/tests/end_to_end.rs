@@ -328,7 +328,13 @@ fn modes_are_measured_side_by_side() {
     let whats = ["put_many", "hit", "insert", "kill -9"];
     let on_disk = report.setup.file_system != "tmpfs";
     for design in ["reh", "pea"] {
-        for (mode, survives) in [("process", 1.0), ("interval", 2.0), ("strict", 3.0)] {
+        for (mode, survives) in [
+            ("process", 1.0),
+            ("interval", 2.0),
+            ("interval-live", 2.0),
+            ("strict", 3.0),
+            ("strict-live", 3.0),
+        ] {
             let [put_many, hit, insert, killed] = whats.map(|what| format!("{what}, {mode}"));
             let find = |case: &str, threads, metric: &str| {
                 let row = report.find("durability", design, case, threads, metric);

@@ -358,6 +358,13 @@ pub(crate) struct Write {
     /// lies in memory, or may not grow to eight times the log]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
+    /// Keep a live image in place of a log of lines, in the modes interval and strict: true or false [default: as the
+    /// pool had it, and of a new pool false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) live_image: Option<bool>,
+    /// Directory of the live image [default: the pool's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) live_dir: Option<PathBuf>,
     /// Memory for copies of what is looked up often, for design rewo: as 64MiB, 0 for none [default: an
     /// eighth of its tables]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]

@@ -124,6 +124,7 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Corrupt { .. }
         | ErrorKind::PowerLoss
         | ErrorKind::Copied
+        | ErrorKind::NoLiveImage { .. }
         | ErrorKind::NotANode { .. }
         | ErrorKind::Region { .. } => Exit::Corrupt,
         ErrorKind::Design { .. }

@@ -177,6 +177,14 @@ fn in_mode(options: Options, write: &Write) -> Options {
         Some(bytes) => options.cache(Cache::of_bytes(bytes)),
         None => options,
     };
+    let options = match write.live_image {
+        Some(live_image) => options.live_image(live_image),
+        None => options,
+    };
+    let options = match &write.live_dir {
+        Some(dir) => options.live_dir(dir.clone()),
+        None => options,
+    };
     match write.durability {
         Some(mode) => options.sync_mode(mode),
         None => options,

@@ -239,7 +239,11 @@ impl Walk {
                     self.pool.retain(|sector, _| (sector + 1) * SECTOR_WORDS <= words);
                 }
             }
-            DiskStep::Mark(_) => {}
+            DiskStep::Spill { batch, bytes: Some(bytes) } => {
+                self.durable.spills.insert(*batch, bytes.clone());
+            }
+            // It may come back.
+            DiskStep::Spill { .. } | DiskStep::Live(_) | DiskStep::Mark(_) => {}
         }
     }
 
@@ -293,6 +297,14 @@ impl Walk {
             chosen.checked_sub(1)
         };
         let mut image = walk.durable;
+        // The live file has whatever the system wrote back, of another boot.
+        image.live = walk.current.live;
+        image.boot = walk.current.boot + 1;
+        if let Some(DiskStep::Spill { batch, bytes: Some(bytes) }) = under_way
+            && choose(1).is_some()
+        {
+            image.spills.insert(*batch, bytes.clone());
+        }
         for (sector, versions) in &walk.pool {
             // Where the file did not become longer, there is no such sector.
             if (sector + 1) * SECTOR_WORDS <= image.pool.len() {

@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
 use durahash::{Batch, Design, Map, MultiMap, Openable, Options, Result, SyncMode};
-use durahash_media::sim::{DiskImage, DiskStep, LogSteps, SimDisk};
-use durahash_media::{Geometry, Logged};
+use durahash_media::sim::{DiskImage, DiskStep, LiveSteps, LogSteps, SimDisk};
+use durahash_media::{Geometry, Medium};
 
 use crate::block::{Omit, Pick, Walk};
 use crate::script::Rng;
@@ -45,6 +45,8 @@ pub struct Case {
     pub mode: SyncMode,
     /// The log uses more of its area from the first checkpoint on.
     pub extends: bool,
+    /// A live image in place of a log of lines.
+    pub live: bool,
     /// An order or sync that is left out.
     pub omit: Option<Omit>,
 }
@@ -61,10 +63,12 @@ impl Case {
                     continue;
                 }
                 for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
-                    let case = Case { design: *design, kind, mode, extends: false, omit: None };
-                    all.push(case);
+                    let (extends, live, omit) = (false, false, None);
+                    let case = Case { design: *design, kind, mode, extends, live, omit };
+                    let live = Case { live: true, ..case };
+                    all.extend([case, live]);
                     if *design == Design::Reh {
-                        all.push(Case { extends: true, ..case });
+                        all.extend([case, live].map(|case| Case { extends: true, ..case }));
                     }
                 }
             }
@@ -78,30 +82,67 @@ impl Case {
         Options::new().design(self.design).seed(1).geometry(geometry)
     }
 
-    fn create(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
-        self.table(disk.clone().create_with(self.mode, AREA_BYTES)?, true)
+    fn create(self, disk: &SimDisk) -> Result<(Table, Steps)> {
+        let disk = disk.clone();
+        if self.live {
+            let medium = disk.create_live(self.mode, AREA_BYTES)?;
+            let steps = Steps::Live(medium.steps());
+            return Ok((self.table(medium, true)?, steps));
+        }
+        let medium = disk.create_with(self.mode, AREA_BYTES)?;
+        let steps = Steps::Lines(medium.steps());
+        Ok((self.table(medium, true)?, steps))
     }
 
-    fn open(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
-        self.table(disk.clone().open(self.mode)?, false)
+    fn open(self, disk: &SimDisk) -> Result<(Table, Steps)> {
+        let disk = disk.clone();
+        if self.live {
+            let medium = disk.open_live(self.mode)?;
+            let steps = Steps::Live(medium.steps());
+            return Ok((self.table(medium, false)?, steps));
+        }
+        let medium = disk.open(self.mode)?;
+        let steps = Steps::Lines(medium.steps());
+        Ok((self.table(medium, false)?, steps))
     }
 
-    fn table(self, medium: Logged<SimDisk>, is_new: bool) -> Result<(Table, LogSteps<SimDisk>)> {
-        let (steps, options) = (medium.steps(), self.options());
-        let table = match self.kind {
+    fn table(self, medium: impl Medium, is_new: bool) -> Result<Table> {
+        let options = self.options();
+        Ok(match self.kind {
             Kind::Words => Table::Words(made(&options, medium, is_new)?),
             Kind::Strings => Table::Strings(made(&options, medium, is_new)?),
             Kind::Lists => Table::Lists(made(&options, medium, is_new)?),
-        };
-        Ok((table, steps))
+        })
     }
 
     fn keeps_staged(self) -> bool {
-        self.mode != SyncMode::Strict
+        self.mode != SyncMode::Strict && !self.live
     }
 }
 
-fn made<T: Openable>(options: &Options, medium: Logged<SimDisk>, is_new: bool) -> Result<T> {
+/// The steps that threads in the background would take.
+enum Steps {
+    Lines(LogSteps<SimDisk>),
+    Live(LiveSteps<SimDisk>),
+}
+
+impl Steps {
+    fn write(&self) -> Result<()> {
+        match self {
+            Steps::Lines(steps) => steps.write(),
+            Steps::Live(steps) => steps.write(),
+        }
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        match self {
+            Steps::Lines(steps) => steps.checkpoint(),
+            Steps::Live(steps) => steps.checkpoint(),
+        }
+    }
+}
+
+fn made<T: Openable>(options: &Options, medium: impl Medium, is_new: bool) -> Result<T> {
     if is_new { options.create_on(medium) } else { options.open_on(medium) }
 }
 
@@ -346,7 +387,7 @@ impl Runner {
     fn random_ops(
         &mut self,
         table: &Table,
-        steps: &LogSteps<SimDisk>,
+        steps: &Steps,
         ops: usize,
         rng: &mut Rng,
     ) -> Result<()> {
@@ -551,7 +592,8 @@ impl Tester {
     ) -> bool {
         self.looked.cuts += 1;
         let mut hasher = DefaultHasher::new();
-        (&image.pool, &image.area, expected, killed).hash(&mut hasher);
+        let live = image.live.as_ref().filter(|_| killed);
+        (&image.pool, &image.area, live, expected, killed).hash(&mut hasher);
         self.seen.insert(hasher.finish())
     }
 

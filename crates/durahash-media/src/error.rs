@@ -115,6 +115,12 @@ pub enum ErrorKind {
     PowerLoss,
     /// The file is a copy that was made while the pool was open: its pages may be of different times.
     Copied,
+    /// The pool was not closed and lies in a live image, which cannot be used: changes that survived the death of their
+    /// process may be missing without it.
+    NoLiveImage {
+        /// Why it cannot be used.
+        why: &'static str,
+    },
     /// DAX was asked for and the file system does not offer it.
     NoDax,
     /// A key or value is larger than the pool can take.
@@ -384,6 +390,11 @@ impl fmt::Display for Error {
                  of different times; open and close the original, then copy it, or write another with \
                  `compact --to FILE` (`Options::compact_to`), or dump it and load the dump into a new pool. \
                  accept_suspect opens the copy all the same"
+            ),
+            ErrorKind::NoLiveImage { why } => write!(
+                f,
+                "the pool was not closed, and {why}; accept_suspect opens the state that is on the disk, \
+                 without the last moments before the kill"
             ),
             ErrorKind::NoDax => write!(
                 f,

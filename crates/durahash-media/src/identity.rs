@@ -56,6 +56,11 @@ impl FileId {
         FileId(half(file.ino()) | made.map_or(0, |made| half(made.as_nanos() as u64)) << 32)
     }
 
+    /// The name of the live file of a pool in this file.
+    pub(crate) fn live_name(self) -> String {
+        format!("durahash-{:016x}.live", self.0)
+    }
+
     /// True if a file and a pool that names one are known to differ.
     pub(crate) fn differs(self, named: FileId) -> bool {
         #[cfg(any(test, feature = "sim"))]

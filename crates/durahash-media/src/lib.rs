@@ -54,14 +54,17 @@ pub use identity::FileId;
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[cfg(not(loom))]
 pub use lock::{EpochLock, Epochs, Present, Taken};
+#[cfg(not(loom))]
+pub use medium::LiveFiles;
 #[cfg(any(test, feature = "metered"))]
 pub use medium::metered;
 pub use medium::process;
 #[cfg(any(test, feature = "sim"))]
 pub use medium::sim;
 pub use medium::{
-    BLOCK_BYTES, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, LINE_BYTES, Line,
-    LogStats, Logged, Mapped, MappedOptions, Medium, Memory, Region, Storage, SyncMode,
+    BLOCK_BYTES, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, FileName, LINE_BYTES,
+    LIVE_WORDS, Line, Live, LiveDisk, LogStats, Logged, Mapped, MappedOptions, Medium, Memory,
+    Region, Storage, SyncMode,
 };
 #[cfg(not(loom))]
 pub use medium::{SharedHeader, SharedRegion};

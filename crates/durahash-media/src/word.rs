@@ -45,6 +45,12 @@ impl PmU64 {
         self.0.fetch_add(n, Ordering::AcqRel)
     }
 
+    /// Has the system make its page one that can be written, and changes nothing.
+    #[inline(always)]
+    pub(crate) fn touch(&self) {
+        self.0.fetch_or(0, Ordering::Relaxed);
+    }
+
     #[inline(always)]
     pub(crate) fn addr(&self) -> *const u8 {
         std::ptr::from_ref(self).cast()

@@ -280,9 +280,10 @@ fn apply<S: Subject>(map: &S, seed: u64, thread: u64, i: u64) {
 }
 
 /// The child: writes until it is killed, and tells every operation that has returned.
-fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: SyncMode) {
+fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: &str) {
     // A log so short that it is written back many times in a round.
-    let options = options(design).sync_mode(mode).log_bytes(256 << 10);
+    let options = options(design).sync_mode(sync_mode(mode)).log_bytes(256 << 10);
+    let options = options.live_image(mode.starts_with("live"));
     let map: S = options.open_or_create(path).unwrap();
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
@@ -308,7 +309,7 @@ fn child() {
         return;
     };
     let seed = std::env::var("DURAHASH_KILL_SEED").unwrap().parse().unwrap();
-    let mode = mode(&std::env::var("DURAHASH_KILL_MODE").unwrap());
+    let mode = &std::env::var("DURAHASH_KILL_MODE").unwrap();
     let design = std::env::var("DURAHASH_KILL_DESIGN").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
         Ok("Words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
@@ -322,12 +323,12 @@ fn child() {
     }
 }
 
-fn mode(name: &str) -> SyncMode {
+fn sync_mode(name: &str) -> SyncMode {
     match name {
         "process" => SyncMode::Process,
-        "strict" => SyncMode::Strict,
-        // So long that only staged lines know of most.
-        "interval" => SyncMode::Interval(std::time::Duration::from_millis(20)),
+        "strict" | "live-strict" => SyncMode::Strict,
+        // So long that only staged lines, or marks, know of most.
+        "interval" | "live" => SyncMode::Interval(std::time::Duration::from_millis(20)),
         other => panic!("no mode {other}"),
     }
 }
@@ -391,7 +392,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         return;
     }
     // Each of them is on the disk.
-    let most = if mode == "strict" { 2000 } else { budget(8000, 20_000) };
+    let most = if mode.ends_with("strict") { 2000 } else { budget(8000, 20_000) };
     let (dir, path) = new_path();
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut sizes = Vec::new();
@@ -399,7 +400,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         let seed = mix(round ^ 0xdead ^ (seed(0) << 32));
         let counts = run_and_kill((subject, design, mode), &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
-        let options = Options::new().read_only(round % 2 == 0);
+        let options = Options::new().read_only(round % 2 == 0 && !mode.starts_with("live"));
         println!("{subject} of {design}, {mode}: round {round}, seed {seed}");
         let map: S = options.open(&path).unwrap();
         assert_sound(&map);
@@ -517,6 +518,13 @@ survive! {
     records_survive_kills_before_the_log_is_written: Records of &[Design::Reh], "interval";
     words_survive_kills_while_the_log_is_written: Words of Design::ALL, "strict";
     records_survive_kills_while_the_log_is_written: Records of &[Design::Reh], "strict";
+    words_survive_kills_in_a_live_image: Words of Design::ALL, "live";
+    records_survive_kills_in_a_live_image: Records of &[Design::Reh], "live";
+    lists_survive_kills_in_a_live_image: Lists of &[Design::Pea], "live";
+    several_maps_survive_kills_in_a_live_image: Pool of &[Design::Reh], "live";
+    batches_survive_kills_in_a_live_image: Batches of Design::ALL, "live";
+    words_survive_kills_while_a_snapshot_is_waited_for: Words of &[Design::Reh, Design::Pea],
+        "live-strict";
     batches_survive_kills: Batches of Design::ALL, "process";
     batches_of_records_survive_kills: RecordBatches of &[Design::Reh], "process";
     batches_survive_kills_before_the_log_is_written: Batches of Design::ALL, "interval";

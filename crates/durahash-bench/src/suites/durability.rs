@@ -12,11 +12,13 @@ use crate::error::{Error, Result};
 use crate::report::Samples;
 use crate::workload::{Workload, Workloads};
 
-/// The modes and their names.
-const MODES: [(&str, SyncMode); 3] = [
-    ("process", SyncMode::Process),
-    ("interval", SyncMode::INTERVAL),
-    ("strict", SyncMode::Strict),
+/// The modes and their names; true for a live image in place of a log of lines.
+const MODES: [(&str, SyncMode, bool); 5] = [
+    ("process", SyncMode::Process, false),
+    ("interval", SyncMode::INTERVAL, false),
+    ("interval-live", SyncMode::INTERVAL, true),
+    ("strict", SyncMode::Strict, false),
+    ("strict-live", SyncMode::Strict, true),
 ];
 /// The measurements: inserts one by one and in batches, lookups, and the open after a kill.
 const INSERT: &str = "insert";
@@ -63,9 +65,9 @@ impl Recorder<'_> {
         let mut samples: Vec<_> = config.designs.iter().map(|_| Samples::default()).collect();
         for round in 0..u64::from(config.repeats) {
             for (&design, samples) in config.designs.iter().zip(&mut samples) {
-                for (mode, sync_mode) in MODES {
+                for (mode, sync_mode, live_image) in MODES {
                     self.next(1, &format!("{design}, {mode}: {PUT_MANY}"));
-                    let bench = self.bench.with_mode(sync_mode);
+                    let bench = self.bench.with_mode(sync_mode, live_image);
                     let map = bench.create(design)?;
                     let run =
                         inserts(&map, &loaded, BATCH, Duration::MAX, |part| map.put_many(part))?;
@@ -81,11 +83,11 @@ impl Recorder<'_> {
             }
         }
         samples.iter_mut().for_each(|samples| self.rows.extend(samples.rows()));
-        for (&design, (mode, sync_mode)) in
+        for (&design, (mode, sync_mode, live_image)) in
             config.designs.iter().flat_map(|design| MODES.map(|mode| (design, mode)))
         {
             self.next(1, &format!("{design}, {mode}: {KILLED} and recovery"));
-            let config = Config { sync_mode: Some(sync_mode), ..config.clone() };
+            let config = Config { sync_mode: Some(sync_mode), live_image, ..config.clone() };
             let keys = config.keys.min(KILLED_KEYS);
             self.killed(&config, "durability", &case_of(KILLED, mode), design, keys)?;
         }

@@ -24,10 +24,14 @@ mod sys;
 pub mod process;
 mod room;
 
+mod crew;
+mod group;
+
 mod memory;
 mod storage;
 
 mod dram;
+mod live;
 mod logged;
 mod mapped;
 #[cfg(not(loom))]
@@ -45,6 +49,9 @@ pub use dram::Dram;
 pub(crate) use dram::{Anonymous, SMALL_BYTES};
 pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
 pub use line::{BLOCK_BYTES, LINE_BYTES};
+#[cfg(not(loom))]
+pub use live::LiveFiles;
+pub use live::{FileName, LIVE_WORDS, Live, LiveDisk};
 #[cfg(not(loom))]
 pub(crate) use logged::{
     AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSIONS, LogSpace, TABLES, TABLES_OFF, end_of_log,

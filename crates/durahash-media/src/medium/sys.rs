@@ -164,6 +164,35 @@ pub(crate) fn open_durable(path: &Path, direct: bool) -> io::Result<File> {
     open_with(OpenOptions::new().write(true), flags, path)
 }
 
+/// Opens a file for writes past the page cache, which a sync makes durable.
+pub(crate) fn open_direct_write(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().write(true), OFlags::DIRECT, path)
+}
+
+/// Opens a file to be read and written, if its name is not a link.
+pub(crate) fn open_no_link(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true).write(true), OFlags::NOFOLLOW, path)
+}
+
+/// The error that the system had when it wrote pages of this open file back, if it has not told it yet. Waits for a page of
+/// it that is being written, if there is one, and for nothing else.
+pub(crate) fn write_back_error(file: &File) -> io::Result<()> {
+    gate()?;
+    let (page, flags) = (rustix::param::page_size() as i64, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+    // SAFETY: a call that takes numbers only.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, page, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The mount through which a file was opened; zero where the system does not tell.
+pub(crate) fn mount_of(file: &File) -> u64 {
+    let flags = AtFlags::EMPTY_PATH;
+    let stat = rustix::fs::statx(file, "", flags, rustix::fs::StatxFlags::MNT_ID);
+    stat.map_or(0, |stat| stat.stx_mnt_id)
+}
+
 /// Opens a file for reads past the page cache.
 pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), OFlags::DIRECT, path)
@@ -182,8 +211,12 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
 }
 
 /// Where a file has data, not a hole, from `off` on.
-pub(crate) fn data_from(file: &File, off: u64) -> Option<u64> {
-    rustix::fs::seek(file, rustix::fs::SeekFrom::Data(off)).ok()
+pub(crate) fn data_from(file: &File, off: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(off)) {
+        Ok(from) => Ok(Some(from)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Bytes on the file system of a file that this process may take; the largest number where it has no bound.
@@ -210,13 +243,20 @@ fn kind_of(file: &File) -> Option<u64> {
     rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u64 & 0xffff_ffff)
 }
 
+const EXT: u64 = 0xef53;
+const XFS: u64 = 0x5846_5342;
+
+/// True if the file system of `file` shows a shared mapping to the next process as the last one left it, and tells of pages
+/// that it could not write back.
+pub(crate) fn keeps_mappings(file: &File) -> bool {
+    kind_of(file).is_some_and(|kind| [EXT, XFS, TMPFS].contains(&kind))
+}
+
 /// True if a new file on the file system of `file` may need a name at once: it is none of those that are known to
 /// have [files without one](create_unnamed).
 pub(crate) fn names_new_files(file: &File) -> bool {
     const BTRFS: u64 = 0x9123_683e;
-    const EXT: u64 = 0xef53;
     const F2FS: u64 = 0xf2f5_2010;
-    const XFS: u64 = 0x5846_5342;
     #[cfg(any(test, feature = "sim"))]
     if faults::NAMED_ONLY.get() {
         return true;

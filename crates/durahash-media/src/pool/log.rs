@@ -111,6 +111,7 @@ impl<M: LogSpace> Pool<M> {
             if verify {
                 self.verify()?;
             }
+            self.medium.disown_image()?;
             self.make_log(bytes)?;
         }
         Ok(())

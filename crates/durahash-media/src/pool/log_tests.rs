@@ -31,6 +31,9 @@ impl LogSpace for Sim {
     fn is_log_closed(&self) -> bool {
         true
     }
+    fn disown_image(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The bytes on the disk of a file in the page cache, and those that may be there.

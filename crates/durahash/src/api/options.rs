@@ -1,6 +1,6 @@
 //! How maps are made and opened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
@@ -260,6 +260,42 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         private_bytes: u64 => private_bytes;
+
+        /// Lets a pool in the mode interval or strict have a *live image* in place of a log of lines: a file as long as the
+        /// pool, beside it, to which all stores go, so that the kernel has them when the process is killed. Every
+        /// interval a snapshot of what has changed goes to the pool's file. An open after a kill takes as long as in
+        /// the mode [`Process`](SyncMode::Process), and inserts cost less. The promises are those of the mode. An existing pool keeps
+        /// what it had unless this says otherwise.
+        ///
+        /// After a kill the live image has what the pool's file lacks: without it, or with a copy of it, the pool is refused
+        /// ([`NoLiveImage`](crate::ErrorKind::NoLiveImage)) until the machine has been started anew; then it is as after a loss of
+        /// power, even if that was done in an orderly way. It needs ext4, XFS or tmpfs.
+        ///
+        /// ```
+        /// use durahash::{Durability, Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let live = Options::new().sync_mode(SyncMode::INTERVAL).live_image(true);
+        /// let map = live.create::<durahash::Map<u64, u64>>(&path)?;
+        /// map.put(&1, &10)?; // survives the death of the process
+        /// assert_eq!(map.durability(), Durability::Interval);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        live_image: bool => live_image;
+
+        /// The directory of live images: that of the pool unless set. In memory (tmpfs) the kernel writes none of it to
+        /// a disk; it is gone then with the machine, or with a container's own memory.
+        ///
+        /// ```
+        /// use durahash::Options;
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let live = Options::new().live_image(true).live_dir(std::env::temp_dir());
+        /// let map = live.create::<durahash::Map<u64, u64>>(&path)?;
+        /// map.close()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        live_dir: PathBuf => live_dir;
 
         /// Sizes of a new pool's parts, so that tests see splits and chains in ten inserts.
         #[doc(hidden)]

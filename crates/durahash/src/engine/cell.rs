@@ -131,6 +131,7 @@ impl Cell {
     }
 
     /// The content of a cell whose checksum is `sum`.
+    #[inline(always)]
     pub(crate) fn fill<'a>(
         self,
         (key, value): (&[u8], &[u8]),

@@ -70,6 +70,7 @@ pub(crate) enum Again {
 
 impl<'a> Edit<'a> {
     /// Writes the new record, before any lock is taken.
+    #[inline(always)]
     pub(crate) fn new(
         engine: &'a Engine<Single>,
         h: u64,

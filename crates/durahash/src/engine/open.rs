@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use durahash_media::{
-    Dax, Dram, Error, ErrorKind, FileDisk, FileLock, Format, Geometry, Logged, Mapped, Medium,
-    Pool, Result, SyncMode,
+    Dax, Dram, Error, ErrorKind, FileDisk, FileLock, Format, Geometry, Live, LiveFiles, Logged,
+    Mapped, Medium, Memory, Pool, Result, Storage, SyncMode,
 };
 
 use super::batch;
 use super::design::Design;
 use super::maps::OpenPool;
-use super::settings::{DesignOptions, LOG_BYTES, Settings};
+use super::settings::{DesignOptions, LOG_BYTES, RING_BYTES, Settings};
 use super::spec::{MapSpec, Required, check_wanted, known, refused, seed};
 use super::{At, Kind, Single};
 use crate::designs::rewo::Cache;
@@ -90,19 +90,40 @@ fn open_file(
     required: Required,
 ) -> Result<(Arc<OpenPool>, FileLock)> {
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
-    let medium = Mapped::open(path, settings.read_only, &options)?;
-    let lock = medium.file_lock();
+    let mut medium = Mapped::open(path, settings.read_only, &options)?;
+    let mut lock = medium.file_lock();
     check_own(&Pool::peek(&medium)?, required)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
-    let pool = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
+    let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
+    let has_ring = medium.has_ring();
+    if medium.is_in_live_image() {
+        let mode = if needs_no_log { SyncMode::INTERVAL } else { mode };
+        let image = live_image(settings, medium, mode)?;
+        if !needs_no_log && settings.live_image.unwrap_or(true) {
+            return Ok((open_on(settings, image, required)?, lock));
+        }
+        // For another use all of it is brought into the file first.
+        image.begin()?;
+        image.trim(image.region().len())?;
+        drop(image);
+        medium = Mapped::reopen(lock, &options)?;
+        lock = medium.file_lock();
+    }
+    let pool = if needs_no_log {
         open_on(settings, medium, required)
     } else {
-        open_behind_log(settings, medium, mode, required)
+        let live_image = Some(settings.live_image.unwrap_or(has_ring));
+        open_behind_log(&Settings { live_image, ..settings.clone() }, medium, mode, required)
     };
     Ok((pool?, lock))
 }
 
-/// Opens a pool behind a log. Before a log is made, the pool's format was checked, and its design has found it
+/// The live image of a pool that has a log.
+fn live_image(settings: &Settings, file: Mapped, mode: SyncMode) -> Result<Live<LiveFiles>> {
+    Live::over_file(file, mode, settings.live_dir.as_deref(), settings.accept_suspect)
+}
+
+/// Opens a pool behind a log, of lines or with a live image. Before a log is made, the pool's format was checked, and its design has found it
 /// sound. A log that is shorter than an eighth of a closed pool makes place for a longer one, unless its size is
 /// set.
 fn open_behind_log(
@@ -119,13 +140,18 @@ fn open_behind_log(
         let settings = Settings { design_options, warm: false, ..settings.clone() };
         let _ = open_on(&settings, reader, required)?;
     }
-    pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
+    let is_live = settings.live_image == Some(true);
+    let log_bytes = if is_live { RING_BYTES } else { LOG_BYTES };
+    pool.add_log(settings.log_bytes.unwrap_or(log_bytes))?;
     if settings.log_bytes.is_none() {
-        match pool.replace_log(LOG_PART, LOG_BYTES, settings.verify) {
+        match pool.replace_log(LOG_PART, log_bytes, settings.verify) {
             // The one that is there does.
             Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
             _ => {}
         }
+    }
+    if is_live {
+        return open_on(settings, live_image(settings, pool.into_medium(), mode)?, required);
     }
     let medium: Logged<FileDisk> =
         Logged::over_file(pool.into_medium(), mode, settings.private_bytes)?;

@@ -1,5 +1,7 @@
 //! How pools are made and opened: what [`Options`](crate::Options) sets.
 
+use std::path::PathBuf;
+
 use durahash_media::{Dax, Geometry, MappedOptions, SyncMode};
 
 use super::data::Type;
@@ -9,6 +11,8 @@ use crate::designs::rewo::Cache;
 
 /// Bytes that a log has at the most, unless set.
 pub(crate) const LOG_BYTES: u64 = 64 << 20;
+/// The same of the ring beside a live image: with less, two busy threads would wait for checkpoints.
+pub(crate) const RING_BYTES: u64 = 256 << 20;
 
 /// The options of designs, which may differ from open to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) sync_mode: Option<SyncMode>,
     pub(crate) log_bytes: Option<u64>,
     pub(crate) private_bytes: Option<u64>,
+    pub(crate) live_image: Option<bool>,
+    pub(crate) live_dir: Option<PathBuf>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) design_options: DesignOptions,
 }
@@ -53,6 +59,8 @@ impl Settings {
             sync_mode: None,
             log_bytes: None,
             private_bytes: None,
+            live_image: None,
+            live_dir: None,
             geometry: None,
             design_options: DesignOptions::default(),
         }

@@ -258,8 +258,11 @@ fn a_copy_of_an_open_pool_is_refused() {
     copies_pass(false);
     let dir = tempfile::tempdir().unwrap();
     let [path, other, copy] = ["pool", "other", "copy"].map(|name| dir.path().join(name));
-    for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
-        let options = Options::new().sync_mode(mode).log_bytes(512 << 10);
+    let modes = [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict];
+    for (mode, live) in
+        modes.map(|mode| (mode, false)).into_iter().chain([(SyncMode::INTERVAL, true)])
+    {
+        let options = Options::new().sync_mode(mode).log_bytes(512 << 10).live_image(live);
         let map: Map<u64, u64> = options.create(&path).unwrap();
         (0..100).for_each(|i| map.put(&i, &i).unwrap());
         fs::copy(&path, &copy).unwrap();
@@ -289,14 +292,16 @@ fn a_forked_child_has_no_part_in_the_pool() {
     let (_dir, path) = new_path();
     let mut cache = Cache::default();
     cache.sync_threads = 1;
-    for (design, mode) in [
-        (Design::Reh, SyncMode::Process),
-        (Design::Pea, SyncMode::Strict),
-        (Design::Esh, SyncMode::INTERVAL),
-        (Design::Rewo, SyncMode::INTERVAL),
+    for (design, mode, live) in [
+        (Design::Reh, SyncMode::Process, false),
+        (Design::Pea, SyncMode::Strict, false),
+        (Design::Esh, SyncMode::INTERVAL, false),
+        (Design::Rewo, SyncMode::INTERVAL, false),
+        (Design::Reh, SyncMode::INTERVAL, true),
+        (Design::Pea, SyncMode::Strict, true),
     ] {
         let options = Options::new().design(design).sync_mode(mode).cache(cache);
-        let options = options.log_bytes(512 << 10);
+        let options = options.log_bytes(512 << 10).live_image(live);
         let map: Map<u64, u64> = options.create(&path).unwrap();
         map.put(&1, &10).unwrap();
         let map = Arc::new(Mutex::new(Some(map)));

@@ -30,8 +30,9 @@ fn groups(lib: &str) -> HashMap<&str, usize> {
     let mut groups = HashMap::new();
     for (number, group) in lib.split("\n\n").enumerate() {
         for line in group.lines() {
-            let line =
-                line.strip_prefix("pub").unwrap_or(line).trim_start_matches("(crate)").trim_start();
+            let line = line.strip_prefix("pub").unwrap_or(line);
+            let line = line.trim_start_matches("(in crate::medium)").trim_start_matches("(crate)");
+            let line = line.trim_start();
             if let Some(name) = line.strip_prefix("mod ") {
                 groups.insert(name.trim_end_matches([';', '{', '}', ' ']), number);
             }

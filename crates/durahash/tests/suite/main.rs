@@ -15,6 +15,7 @@ mod images;
 mod imports;
 mod index;
 mod layers;
+mod live;
 mod logged;
 mod maps;
 mod model;

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::crew::{Seat, Work};
 use super::disk::Disk;
 use super::log::{Log, Wake};
 use super::mode::SyncMode;
+use crate::medium::crew::{Seat, Work};
 use crate::medium::process::Process;
 
 /// The seats of a log: in one crew for its checkpoints, and in `Interval` in one for its writes.

@@ -176,7 +176,7 @@ pub trait Disk: Send + Sync {
 }
 
 /// `bytes` bytes of `buffer`, aligned as direct writes need.
-pub(super) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+pub(in crate::medium) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if buffer.len() < bytes + BLOCK_BYTES {
         *buffer = vec![0; bytes + BLOCK_BYTES];
     }

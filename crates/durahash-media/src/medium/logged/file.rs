@@ -66,10 +66,10 @@ use crate::word::PmU64;
 const OWN_PART: u64 = 4;
 /// The syncs of one open file: one at a time, and none after the first that failed.
 #[derive(Default)]
-struct Syncs(Mutex<Option<i32>>);
+pub(in crate::medium) struct Syncs(Mutex<Option<i32>>);
 
 impl Syncs {
-    fn run<T>(&self, sync: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(in crate::medium) fn run<T>(&self, sync: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(errno) = *failed {
@@ -191,25 +191,6 @@ impl FileDisk {
         let ring = (off + self.whole.ring_off(), off + bytes);
         (self.area.stands_apart(self.whole).then_some(ring), !matches!(self.direct, Way::None))
     }
-
-    /// Dirties the pages that an earlier process may have failed to sync, so that the next sync is one.
-    ///
-    /// Pages of a pool that was used without a log and not closed: all of them. Else the superblock and
-    /// the extent table, which say where the log is: the rest was synced by the close.
-    fn dirty_again(&self) -> Result<()> {
-        let region = self.view.region();
-        if !is_left_in_cache(region)? {
-            let len = region.len();
-            return head_parts(region)?.into_iter().try_for_each(|(off, bytes)| {
-                let off = off.min(len);
-                self.view.dirty_pages(off, bytes.min(len - off))
-            });
-        }
-        // Not the area, which is written again by itself, and perhaps past the cache from now on.
-        let end = self.area.off + self.area.bytes;
-        self.view.dirty_pages(0, self.area.off)?;
-        self.view.dirty_pages(end, region.len() - end)
-    }
 }
 
 /// The file of `view`, opened for writes that are durable when they return.
@@ -220,6 +201,25 @@ fn open_durable(view: &Mapped, direct: bool) -> io::Result<Option<File>> {
 /// The same, whatever its name is, where there is a /proc.
 fn reopen_durable(view: &Mapped, direct: bool) -> io::Result<File> {
     sys::open_durable(&sys::link_to(view.file()), direct)
+}
+
+/// Dirties the pages that an earlier process may have failed to sync, so that the next sync is one.
+///
+/// Pages of a pool that was used without a log and not closed: all of them. Else the superblock and
+/// the extent table, which say where the log is: the rest was synced by the close.
+pub(in crate::medium) fn dirty_again(view: &Mapped, area: &LogArea) -> Result<()> {
+    let region = view.region();
+    if !is_left_in_cache(region)? {
+        let len = region.len();
+        return head_parts(region)?.into_iter().try_for_each(|(off, bytes)| {
+            let off = off.min(len);
+            view.dirty_pages(off, bytes.min(len - off))
+        });
+    }
+    // Not the area, which is written again by itself, and perhaps past the cache from now on.
+    let end = area.off + area.bytes;
+    view.dirty_pages(0, area.off)?;
+    view.dirty_pages(end, region.len() - end)
 }
 
 impl Disk for FileDisk {
@@ -334,7 +334,7 @@ impl Disk for FileDisk {
 
     fn begin(&self) -> Result<()> {
         self.view.fill_holes(self.unused.clone())?;
-        self.dirty_again()
+        dirty_again(&self.view, &self.area)
     }
 
     fn shows_pool(&self, off: u64, bytes: u64) -> bool {

@@ -157,11 +157,11 @@ pub(crate) struct Head {
     pub(crate) parts: Option<Layout>,
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub(in crate::medium) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
+pub(in crate::medium) fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
     for (bytes, word) in bytes[at..].chunks_exact_mut(8).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
@@ -175,13 +175,13 @@ fn crc(bytes: &[u8], at: usize) -> u32 {
     crc.finalize()
 }
 
-fn seal(bytes: &mut [u8], at: usize) -> u32 {
+pub(in crate::medium) fn seal(bytes: &mut [u8], at: usize) -> u32 {
     let crc = crc(bytes, at);
     bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
-fn is_sealed(bytes: &[u8], at: usize) -> Option<u32> {
+pub(in crate::medium) fn is_sealed(bytes: &[u8], at: usize) -> Option<u32> {
     let found = (word(bytes, at) >> 32) as u32;
     (found == crc(bytes, at)).then_some(found)
 }

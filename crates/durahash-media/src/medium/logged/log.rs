@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-use super::crew::Seat;
 use super::disk::{Disk, aligned};
 use super::format::{
     BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
 };
-use super::group::Group;
 use super::private::Private;
 use super::recover::{write_head, write_heads};
 use crate::error::{Error, Result};
+use crate::medium::crew::Seat;
+use crate::medium::group::Group;
 use crate::medium::{Dram, LINE_BYTES, LogStats, Memory, Storage};
 use crate::primitive::Backoff;
 use crate::word::PmU64;

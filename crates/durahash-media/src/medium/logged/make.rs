@@ -5,7 +5,7 @@ use super::old::{PoolView, folio_bytes};
 use super::recover::Recovered;
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
-use crate::medium::{Medium, sys};
+use crate::medium::{Medium, Storage, sys};
 
 impl Layout {
     /// Bytes of the smallest area with a ring of so many blocks.
@@ -52,6 +52,12 @@ pub(crate) trait LogSpace: Medium {
 
     /// True if the log that is there, if one is, was closed.
     fn is_log_closed(&self) -> bool;
+
+    /// Lets no live image be used that belongs to the closed log.
+    ///
+    /// # Errors
+    /// As [`begin`](crate::Storage::begin).
+    fn disown_image(&self) -> Result<()>;
 }
 
 impl LogSpace for Mapped {
@@ -76,6 +82,11 @@ impl LogSpace for Mapped {
 
     fn is_log_closed(&self) -> bool {
         Mapped::is_log_closed(self)
+    }
+
+    fn disown_image(&self) -> Result<()> {
+        // It writes the heads of an empty log of lines.
+        if self.has_ring() { self.begin() } else { Ok(()) }
     }
 }
 

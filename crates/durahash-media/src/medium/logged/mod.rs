@@ -86,18 +86,16 @@
 //! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
 
 mod background;
-mod crew;
-mod disk;
+pub(in crate::medium) mod disk;
 mod extend;
-mod file;
+pub(in crate::medium) mod file;
 pub(in crate::medium) mod format;
 mod gate;
-mod group;
 mod log;
 #[cfg(not(loom))]
 mod make;
 mod mode;
-mod old;
+pub(in crate::medium) mod old;
 mod private;
 mod reclaim;
 pub(in crate::medium) mod recover;

@@ -10,9 +10,10 @@ use rustix::param::page_size;
 
 use super::disk::{Disk, aligned};
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line};
-use super::recover::{self, Recovered};
+use super::recover::{self, AreaHead, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
+use crate::medium::live::head as live;
 use crate::medium::mapped::Mapping;
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::{PmU64, bits};
@@ -52,8 +53,8 @@ pub(super) fn folio_bytes() -> u64 {
 /// Where a log's area is in a pool's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogArea {
-    pub(super) off: u64,
-    pub(super) bytes: u64,
+    pub(in crate::medium) off: u64,
+    pub(in crate::medium) bytes: u64,
     uuid: [u64; 2],
 }
 
@@ -194,10 +195,12 @@ pub(in crate::medium) fn is_copy(region: &Region, file: FileId) -> Result<bool> 
 
 /// The contents of a file's log when it was opened.
 pub(in crate::medium) struct OldLog {
-    pub(super) area: LogArea,
+    pub(in crate::medium) area: LogArea,
     /// The parts of the area when all of it is used.
     pub(super) whole: Layout,
-    pub(super) found: Recovered,
+    pub(in crate::medium) found: Recovered,
+    /// The head of a ring of batches, if the area has one; the log is an empty one then.
+    pub(in crate::medium) ring: Option<live::Head>,
 }
 
 impl OldLog {
@@ -207,7 +210,18 @@ impl OldLog {
         let Some(area) = LogArea::find(view.region())? else {
             return Ok(None);
         };
-        let head = recover::newest_head(&View::new(view, area), area.uuid)?;
+        let head = match recover::newest_of_any(&View::new(view, area), area.uuid)? {
+            AreaHead::Lines(head) => head,
+            AreaHead::Ring(ring) => {
+                // What lies behind its head is not looked at here, and the base as it is not stored to.
+                if !ring.closed {
+                    view.map_privately()?;
+                }
+                let head = ring_as_log(&ring, area.uuid);
+                let (whole, found) = (area.whole(&head), Recovered::behind(head, false));
+                return Ok(Some(OldLog { area, whole, found, ring: Some(ring) }));
+            }
+        };
         if !head.closed {
             view.map_privately()?;
         }
@@ -230,11 +244,11 @@ impl OldLog {
                 LOG_OFF,
             ));
         }
-        Ok(Some(OldLog { area, whole, found }))
+        Ok(Some(OldLog { area, whole, found, ring: None }))
     }
 
     /// True if the pool in `region` still has this log.
-    pub(super) fn is_there(&self, region: &Region) -> Result<bool> {
+    pub(in crate::medium) fn is_there(&self, region: &Region) -> Result<bool> {
         Ok(LogArea::find(region)? == Some(self.area))
     }
 
@@ -246,8 +260,37 @@ impl OldLog {
 
     /// True if the pages of the view are private.
     pub(in crate::medium) fn is_private(&self) -> bool {
-        !self.found.is_closed()
+        !self.found.is_closed() || self.is_in_image()
     }
+
+    /// True if the pool is in a live image, with a ring that was not closed.
+    pub(in crate::medium) fn is_in_image(&self) -> bool {
+        self.ring.is_some_and(|ring| !ring.closed)
+    }
+
+    /// Why a reader cannot have such a pool, whose file is `file`.
+    pub(in crate::medium) fn not_here(&self, file: FileId) -> ErrorKind {
+        let why = "it is in a live image that was not closed: open it for writing once";
+        if self.is_copied(file) { ErrorKind::Copied } else { ErrorKind::NoLiveImage { why } }
+    }
+
+    /// True if that was of another file: this one, `file`, is a copy.
+    pub(in crate::medium) fn is_copied(&self, file: FileId) -> bool {
+        self.ring.is_some_and(|ring| !ring.closed && file.differs(ring.pool))
+    }
+}
+
+/// The head of an empty log of lines in the place of a ring with this one.
+fn ring_as_log(ring: &live::Head, uuid: [u64; 2]) -> Head {
+    let parts = Some(Layout::of(live::RING_OFF + ring.ring_bytes));
+    let (generation, line) = (ring.generation, ring.line);
+    Head { generation, uuid, salt: 0, line, block: 0, chain: 0, closed: true, parts }
+}
+
+/// The head of an empty ring in the place of a log that was closed with this one.
+pub(in crate::medium) fn log_as_ring(log: &Head, area_bytes: u64) -> live::Head {
+    let ring_bytes = log.layout(area_bytes).bytes() - live::RING_OFF;
+    live::Head::empty(log.generation, log.uuid, ring_bytes / LOG_ALIGN * LOG_ALIGN, log.line)
 }
 
 /// Brings the lines of `old` from the private pages of `view` into the pool, which is used without a log
@@ -349,11 +392,11 @@ impl<V: PoolView> Disk for View<'_, V> {
     }
 }
 
-pub(super) const OPENING: &str = "opening the pool";
+pub(in crate::medium) const OPENING: &str = "opening the pool";
 
 /// The file of `view`, opened in another way; `None` where that cannot be done. Without a /proc its name is used, and `None`
 /// is the answer also where that leads to another file by now.
-pub(super) fn open_same(
+pub(in crate::medium) fn open_same(
     view: &impl PoolView,
     open: impl Fn(&Path) -> io::Result<File>,
 ) -> io::Result<Option<File>> {

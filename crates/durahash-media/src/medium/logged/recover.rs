@@ -43,6 +43,7 @@ use super::format::{
 use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
+use crate::medium::live::head as live;
 use crate::medium::process::spawn_scoped;
 
 /// The contents of a log.
@@ -71,7 +72,13 @@ impl Recovered {
         Recovered::behind(from, false)
     }
 
-    fn behind(from: Head, from_drive: bool) -> Recovered {
+    /// Where the log goes on.
+    pub(in crate::medium) fn head(&self) -> Head {
+        self.head
+    }
+
+    /// The contents of an area behind `from`, a closed head.
+    pub(super) fn behind(from: Head, from_drive: bool) -> Recovered {
         Recovered {
             from,
             head: from,
@@ -138,23 +145,47 @@ pub(super) fn write_head<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     disk.write_log(head.off(), bytes)
 }
 
-/// The newest sound head of the log of pool `uuid`.
+/// The newest sound head of an area, of a log of lines or of a ring of batches.
+pub(in crate::medium) enum AreaHead {
+    /// Of lines.
+    Lines(Head),
+    /// Of batches (`live`).
+    Ring(live::Head),
+}
+
+/// The newest sound head of the area of pool `uuid`.
 ///
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where there is none; [`Io`](crate::ErrorKind::Io) where it cannot
 /// be read.
-pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
-    if disk.log_bytes() < AREA_BYTES_MIN {
+pub(in crate::medium) fn newest_of_any<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<AreaHead> {
+    let area_bytes = disk.log_bytes();
+    if area_bytes < AREA_BYTES_MIN {
         return Err(Error::corrupt("log area too small", 0));
     }
     let mut heads = vec![0; 2 * BLOCK_BYTES];
     disk.read_log(0, &mut heads).map_err(failed(disk, READING))?;
-    let head = |bytes| Head::from_bytes(bytes, disk.log_bytes());
+    let head = |bytes: &[u8]| {
+        let lines = Head::from_bytes(bytes, area_bytes).filter(|head| head.uuid == uuid);
+        let ring = || live::Head::from_bytes(bytes, area_bytes).filter(|head| head.uuid == uuid);
+        let lines = lines.map(|head| (head.generation, AreaHead::Lines(head)));
+        lines.or_else(|| ring().map(|head| (head.generation, AreaHead::Ring(head))))
+    };
     let sound = heads.chunks_exact(BLOCK_BYTES).filter_map(head);
-    sound
-        .filter(|head| head.uuid == uuid)
-        .max_by_key(|head| head.generation)
-        .ok_or_else(|| Error::corrupt("no valid log header found", 0))
+    let newest = sound.max_by_key(|(generation, _)| *generation);
+    newest.map(|(_, head)| head).ok_or_else(|| Error::corrupt("no valid log header found", 0))
+}
+
+/// The same, of a log of lines.
+///
+/// # Errors
+/// As [`newest_of_any`]; [`Corrupt`](crate::ErrorKind::Corrupt) where it is one of a ring.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
+    match newest_of_any(disk, uuid)? {
+        AreaHead::Lines(head) => Ok(head),
+        AreaHead::Ring(_) => Err(Error::corrupt("the log is one of another kind", 0)),
+    }
 }
 
 /// The lines of the log behind its newest head, which the image shows afterwards. Changes nothing else.

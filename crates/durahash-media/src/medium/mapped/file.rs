@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::identity::FileId;
 use crate::medium::process::Process;
 use crate::medium::{BLOCK_BYTES, Region, sys};
 
@@ -228,7 +229,10 @@ impl PoolFile {
     pub(super) fn copy_to(&self, region: &Region) -> Result<()> {
         let mut bytes = vec![0; 1 << 20];
         let (len, mut off) = (region.len() / 8 * 8, 0);
-        while let Some(from) = sys::data_from(&self.file, off).filter(|from| *from < len) {
+        while let Some(from) =
+            sys::data_from(&self.file, off).map_err(|e| self.error("reading the pool", e))?
+            && from < len
+        {
             let bytes = &mut bytes[..(len - from).min(1 << 20) as usize];
             sys::read_at(&self.file, bytes, from).map_err(|e| self.error("reading the pool", e))?;
             let words = region.words(from, bytes.len() as u64 / 8)?;
@@ -359,7 +363,11 @@ impl PoolFile {
         }
         sys::rename(&self.path, &old.path)
             .and_then(|()| sys::sync_dir(directory(&old.path)))
-            .map_err(|e| old.error(DOING, e))
+            .map_err(|e| old.error(DOING, e))?;
+        // Nobody opens it any more. One in another directory stays.
+        let live = FileId::of(&was).live_name();
+        let _ = sys::unlink(&directory(&old.path).join(live));
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-use crate::medium::room::{Room, round_up};
+use crate::medium::room::{Map, Room, round_up};
 use crate::medium::sys;
 
 /// How the file is mapped.
@@ -49,7 +49,12 @@ impl Mapping {
         needed: u64,
         most: u64,
     ) -> io::Result<Self> {
-        let room = Room::new(needed, most, &map_part(file, sharing))?;
+        Self::of_parts(needed, most, &map_part(file, sharing))
+    }
+
+    /// The same, of what `map` maps.
+    pub(in crate::medium) fn of_parts(needed: u64, most: u64, map: Map<'_>) -> io::Result<Self> {
+        let room = Room::new(needed, most, map)?;
         // SAFETY: just mapped.
         unsafe { advise(room.base().as_ptr(), room.bytes()) }?;
         Ok(Mapping { room })
@@ -64,11 +69,21 @@ impl Mapping {
         needed: u64,
         most: u64,
     ) -> io::Result<bool> {
+        self.lengthen_by_parts(needed, most, &map_part(file, sharing))
+    }
+
+    /// The same, of what `map` maps.
+    pub(in crate::medium) fn lengthen_by_parts(
+        &self,
+        needed: u64,
+        most: u64,
+        map: Map<'_>,
+    ) -> io::Result<bool> {
         let had = self.bytes();
         if needed <= had {
             return Ok(true);
         }
-        let lengthened = self.room.lengthen(needed, most, &map_part(file, sharing))?;
+        let lengthened = self.room.lengthen(needed, most, map)?;
         if lengthened {
             // SAFETY: just mapped.
             unsafe { advise(self.at(had), self.bytes() - had) }?;
@@ -85,12 +100,23 @@ impl Mapping {
         file: &File,
         sharing: Sharing,
     ) -> io::Result<()> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = sharing.flags() | MapFlags::FIXED;
-        // SAFETY: replaces our own mapping by one of the same size; the rest is the caller's promise.
-        unsafe { sys::map_file(self.base().as_ptr(), self.bytes(), prot, flags, (file, 0)) }?;
+        // SAFETY: the caller's promise.
+        unsafe { self.replace_by_parts(self.bytes(), &map_part(file, sharing)) }
+    }
+
+    /// The same of the first `bytes` bytes, whole pages, by what `map` maps.
+    ///
+    /// # Safety
+    /// As [`replace`](Mapping::replace).
+    pub(in crate::medium) unsafe fn replace_by_parts(
+        &self,
+        bytes: u64,
+        map: Map<'_>,
+    ) -> io::Result<()> {
+        // Replaces our own mapping by one of the same size; the rest is the caller's promise.
+        map(self.base().as_ptr(), 0, bytes, MapFlags::FIXED)?;
         // SAFETY: just mapped.
-        unsafe { advise(self.base().as_ptr(), self.bytes()) }
+        unsafe { advise(self.base().as_ptr(), bytes) }
     }
 
     /// True if `file` can be mapped so that flushed stores survive power failure.
@@ -210,7 +236,7 @@ fn map_part(
     sharing: Sharing,
 ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the flags that come in replace nothing.
+    // SAFETY: the flags that come in replace nothing, or the mapping itself.
     move |at, off, bytes, flags| unsafe {
         sys::map_file(at, bytes, prot, sharing.flags() | flags, (file, off))
     }

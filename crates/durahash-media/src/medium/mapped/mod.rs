@@ -147,7 +147,11 @@ impl Mapped {
             }
             let mut copy = map(true, true)?;
             if read_only {
-                return Ok(copy);
+                let log = copy.log.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+                return match log {
+                    Some(old) if old.is_in_image() => Err(old.not_here(copy.file_id).into()),
+                    _ => Ok(copy),
+                };
             }
             let (len, old) = (copy.region.len(), OldLog::look(&mut copy)?);
             copy.fill_holes(old.as_ref().map_or(len..len, OldLog::unused))?;
@@ -224,12 +228,23 @@ impl Mapped {
             }
             _ => e,
         })?;
-        if !read_only {
+        let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
+        match &old {
+            // Its caller knows who it is for.
+            Some(old) if is_in_image && read_only && !copied => {
+                let is_copy = is_copy.then_some(ErrorKind::Copied);
+                return Err(is_copy.unwrap_or_else(|| old.not_here(mapped.file_id)).into());
+            }
+            _ => {}
+        }
+        if !read_only || copied {
             mapped.log = Mutex::new(old);
         }
         mapped.unsynced = Mutex::new(logged::is_left_in_cache(&mapped.region)?);
         // The file's bytes behind the pool, even a tebibyte of holes, are no space of the pool's.
-        mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
+        if !is_in_image {
+            mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
+        }
         Ok(mapped)
     }
 
@@ -329,6 +344,36 @@ impl Mapped {
     pub(super) fn is_log_closed(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.as_ref().is_none_or(|old| !old.is_private())
+    }
+
+    /// True if the pool is in a live image, whose process has not closed it: the file alone is an older state.
+    pub fn is_in_live_image(&self) -> bool {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().is_some_and(OldLog::is_in_image)
+    }
+
+    /// True if the pool's log is a ring beside a live image.
+    pub fn has_ring(&self) -> bool {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().is_some_and(|old| old.ring.is_some())
+    }
+
+    /// The opposite of [`take_log`](Mapped::take_log).
+    pub(super) fn return_log(&self, log: Option<OldLog>) {
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = log;
+    }
+
+    /// Lengthens the file, of which this medium shows as much as before.
+    pub(super) fn lengthen(&self, from: u64, to: u64) -> Result<()> {
+        if self.file.metadata()?.len() > from {
+            self.file.truncate(from)?;
+        }
+        self.file.extend(from, to, to)
+    }
+
+    /// As [`PoolFile::cut_back`].
+    pub(super) fn cut_back(&self, bytes: u64) {
+        self.file.cut_back(bytes);
     }
 
     /// Takes the log that the file had at open. The caller brings its lines into the file.
@@ -514,6 +559,10 @@ impl Storage for Mapped {
         let len = self.region.len();
         self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
+            if old.is_in_image() {
+                let why = "it is in a live image that was not closed";
+                return Err(Error::from(ErrorKind::NoLiveImage { why }).at_path(self.file.path()));
+            }
             logged::begin_file(self, old)?;
             if old.is_private() {
                 self.map_again(self.sharing)?;

@@ -4,17 +4,22 @@
 //! would have been on the disk at some instant are found from the recorded steps, by the rules of
 //! [`Disk`] (crate `durahash-crash`, model `block`).
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
 use super::buffer::Buffer;
 use crate::error::{Error, Limit, Result};
+use crate::medium::live::disk::clear_marks;
+use crate::medium::live::head::{Head, RING_OFF};
 use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
-use crate::medium::logged::recover::{self, Recovered};
-use crate::medium::{Disk, Logged, Region, Storage, SyncMode};
+use crate::medium::logged::recover::{self, AreaHead, Recovered};
+use crate::medium::{
+    Disk, FileName, LINE_BYTES, LIVE_WORDS, Live, LiveDisk, Logged, Region, Storage, SyncMode,
+};
 use crate::word::PmU64;
 
 /// The pool that is simulated.
@@ -61,8 +66,30 @@ pub enum DiskStep {
     SyncDataFailed,
     /// The pool was given this length, durably.
     Resize(u64),
+    /// The live file as it is now: the kernel has it, whatever becomes of the process.
+    Live(Arc<LiveState>),
+    /// A spill file was written, durably; or removed.
+    Spill {
+        /// The batch.
+        batch: u64,
+        /// The bytes.
+        bytes: Option<Vec<u8>>,
+    },
     /// The test that runs the simulation gives it a meaning.
     Mark(u64),
+}
+
+/// What a live file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LiveState {
+    /// Tells it from other live files.
+    pub name: u64,
+    /// Words of the header.
+    pub header: Vec<u64>,
+    /// Marks of the lines.
+    pub marks: Vec<u8>,
+    /// Words of the image.
+    pub image: Vec<u64>,
 }
 
 /// A disk's bytes.
@@ -72,6 +99,12 @@ pub struct DiskImage {
     pub pool: Vec<u64>,
     /// Bytes of the log's area.
     pub area: Vec<u8>,
+    /// Spill files by the numbers of their batches.
+    pub spills: BTreeMap<u64, Vec<u8>>,
+    /// The live file, if there is one.
+    pub live: Option<Arc<LiveState>>,
+    /// The boot of the machine.
+    pub boot: u64,
 }
 
 impl DiskImage {
@@ -90,6 +123,13 @@ impl DiskImage {
                 self.pool[*off as usize / 8..][..line.len()].copy_from_slice(line);
             }
             DiskStep::Resize(bytes) => self.pool.resize(*bytes as usize / 8, 0),
+            DiskStep::Live(live) => self.live = Some(Arc::clone(live)),
+            DiskStep::Spill { batch, bytes: Some(bytes) } => {
+                self.spills.insert(*batch, bytes.clone());
+            }
+            DiskStep::Spill { batch, bytes: None } => {
+                self.spills.remove(batch);
+            }
             DiskStep::FlushDrive
             | DiskStep::SyncData
             | DiskStep::SyncDataFailed
@@ -116,6 +156,19 @@ struct Inner {
     let_go: Condvar,
     past_cache: AtomicBool,
     full_log: AtomicBool,
+    live: LiveWords,
+}
+
+/// The words of a live file that are not the image.
+struct LiveWords {
+    /// Zero while there is none.
+    name: AtomicU64,
+    header: Box<[PmU64]>,
+    marks: Box<[AtomicU8]>,
+    /// True if the system has an error to tell of it.
+    is_bad: AtomicBool,
+    /// True if stores reach it no more.
+    is_abandoned: AtomicBool,
 }
 
 struct State {
@@ -132,7 +185,7 @@ impl SimDisk {
     #[must_use]
     pub fn new(max_bytes: u64, area_bytes: u64, keeps_staged: bool) -> Self {
         let area_bytes = area_bytes.max(AREA_BYTES_MIN);
-        let image = DiskImage { pool: Vec::new(), area: vec![0; area_bytes as usize] };
+        let image = DiskImage { area: vec![0; area_bytes as usize], ..DiskImage::default() };
         Self::resume(image, Vec::new(), max_bytes, keeps_staged)
     }
 
@@ -175,6 +228,13 @@ impl SimDisk {
             let_go: Condvar::new(),
             past_cache: AtomicBool::new(false),
             full_log: AtomicBool::new(false),
+            live: LiveWords {
+                name: AtomicU64::new(0),
+                header: (0..LIVE_WORDS).map(|_| PmU64::new(0)).collect(),
+                marks: (0..max_bytes.div_ceil(LINE_BYTES)).map(|_| AtomicU8::new(0)).collect(),
+                is_bad: AtomicBool::new(false),
+                is_abandoned: AtomicBool::new(false),
+            },
         }))
     }
 
@@ -216,6 +276,33 @@ impl SimDisk {
     pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
         let found = recover::look(&self, recover::newest_head(&self, UUID)?)?;
         Logged::over(self, found, mode.is_strict()?)
+    }
+
+    /// An empty pool with a live image on this disk, with a ring in the first `bytes` bytes of the area.
+    ///
+    /// # Errors
+    /// [`Options`](crate::ErrorKind::Options) for a mode without a log.
+    pub fn create_live(self, mode: SyncMode, bytes: u64) -> Result<Live<SimDisk>> {
+        let ring_bytes = bytes.max(AREA_BYTES_MIN) - RING_OFF;
+        let live = Live::over(self, Head::empty(0, UUID, ring_bytes, 1), mode.is_strict()?, false)?;
+        live.begin()?;
+        Ok(live)
+    }
+
+    /// The pool with a live image on this disk, to be recovered when it [begins](Storage::begin).
+    ///
+    /// # Errors
+    /// As [`open`](SimDisk::open); [`NoLiveImage`](crate::ErrorKind::NoLiveImage).
+    pub fn open_live(self, mode: SyncMode) -> Result<Live<SimDisk>> {
+        match recover::newest_of_any(&self, UUID)? {
+            AreaHead::Ring(head) => Live::over(self, head, mode.is_strict()?, false),
+            AreaHead::Lines(_) => Err(Error::corrupt("the log is one of another kind", 0)),
+        }
+    }
+
+    /// Says whether the system could not write the live file back.
+    pub fn set_live_bad(&self, bad: bool) {
+        self.0.live.is_bad.store(bad, Ordering::Relaxed);
     }
 
     /// Everything that was done, the staged words as they are now last.
@@ -270,7 +357,30 @@ impl SimDisk {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn record_live(&self) {
+        let live = &self.0.live;
+        let name = live.name.load(Ordering::Relaxed);
+        if name == 0 || live.is_abandoned.load(Ordering::Relaxed) {
+            return;
+        }
+        let lines = self.0.region.len().div_ceil(LINE_BYTES) as usize;
+        let Ok(words) = self.0.region.words(0, self.0.region.len() / 8) else { return };
+        let now = LiveState {
+            name,
+            header: live.header.iter().map(PmU64::load).collect(),
+            marks: live.marks[..lines].iter().map(|mark| mark.load(Ordering::Relaxed)).collect(),
+            image: words.iter().map(PmU64::load).collect(),
+        };
+        let mut state = self.state();
+        if state.image.live.as_deref() != Some(&now) {
+            let step = DiskStep::Live(Arc::new(now));
+            state.image.apply(&step);
+            state.steps.push(step);
+        }
+    }
+
     fn record_staged(&self) {
+        self.record_live();
         if let Some(words) = &self.0.staged {
             let count = self.0.staged_words.load(Ordering::Relaxed);
             let bytes = words[..count].iter().flat_map(|word| word.load().to_le_bytes()).collect();
@@ -361,6 +471,7 @@ impl Disk for SimDisk {
     }
 
     fn flush_drive(&self) -> io::Result<()> {
+        self.record_live();
         self.act(DiskStep::FlushDrive, None)
     }
 
@@ -373,6 +484,7 @@ impl Disk for SimDisk {
     }
 
     fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.record_live();
         let bytes = bytes.to_vec();
         let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
         self.act(DiskStep::Again { off, bytes }, Some(failed))
@@ -402,6 +514,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.record_live();
         self.act(DiskStep::SyncData, Some(DiskStep::SyncDataFailed))
     }
 
@@ -413,6 +526,7 @@ impl Disk for SimDisk {
         if bytes > self.0.region.len() {
             self.act(DiskStep::Resize(bytes), None)
                 .map_err(|e| Error::io("growing the pool", None, e))?;
+            clear_marks(self.0.region.len()..bytes, |line| &self.0.live.marks[line as usize]);
             // SAFETY: all of the buffer is readable and writable.
             unsafe { self.0.region.set_len(bytes) };
         }
@@ -425,5 +539,93 @@ impl Disk for SimDisk {
                 .map_err(|e| Error::io("cutting the pool", None, e))?;
         }
         Ok(())
+    }
+}
+
+impl LiveDisk for SimDisk {
+    fn pool_name(&self) -> FileName {
+        FileName([1, 2, 3])
+    }
+
+    fn boot(&self) -> [u64; 2] {
+        [5, self.state().image.boot + 1]
+    }
+
+    fn mount(&self) -> u64 {
+        1
+    }
+
+    fn find_live(&self) -> io::Result<Option<([u64; LIVE_WORDS], FileName)>> {
+        let state = self.state();
+        Ok(state
+            .image
+            .live
+            .as_ref()
+            .map(|live| (std::array::from_fn(|i| live.header[i]), FileName([1, 4, live.name]))))
+    }
+
+    fn adopt_live(&self) -> Result<()> {
+        let live = self.state().image.live.clone();
+        let Some(live) = live else { unreachable!("a live file was found") };
+        // The pool's file may have been cut at a close, or a growth interrupted.
+        let bytes = (live.image.len() as u64 * 8).min(self.0.region.len());
+        let words = self.0.region.words(0, bytes / 8)?;
+        words.iter().zip(&live.image).for_each(|(word, v)| word.store(*v));
+        let LiveWords { name, header, marks, .. } = &self.0.live;
+        header.iter().zip(&live.header).for_each(|(word, v)| word.store(*v));
+        marks.iter().zip(&live.marks).for_each(|(mark, v)| mark.store(*v, Ordering::Relaxed));
+        name.store(live.name, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn make_live(&self) -> Result<FileName> {
+        let LiveWords { name, header, marks, .. } = &self.0.live;
+        let before = self.state().image.live.as_ref().map_or(0, |live| live.name);
+        header.iter().for_each(|word| word.store(0));
+        marks.iter().for_each(|mark| mark.store(0, Ordering::Relaxed));
+        name.store(before + 1, Ordering::Relaxed);
+        Ok(FileName([1, 4, before + 1]))
+    }
+
+    fn abandon_live(&self) {
+        self.record_live();
+        self.0.live.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
+    fn header(&self) -> &[PmU64] {
+        &self.0.live.header
+    }
+
+    fn mark(&self, line: u64) -> &AtomicU8 {
+        &self.0.live.marks[line as usize]
+    }
+
+    fn check_live(&self) -> io::Result<()> {
+        if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { Ok(()) }
+    }
+
+    fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.record_live();
+        let lines = bytes.chunks_exact(LINE_BYTES as usize);
+        for (off, bytes) in (off..).step_by(LINE_BYTES as usize).zip(lines) {
+            let words = bytes.as_chunks::<8>().0;
+            self.write_line(off, &std::array::from_fn(|i| u64::from_le_bytes(words[i])));
+        }
+        Ok(())
+    }
+
+    fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
+        self.record_live();
+        self.act(DiskStep::Spill { batch, bytes: Some(bytes.to_vec()) }, None)
+    }
+
+    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
+        self.state().image.spills.get(&batch).cloned().ok_or_else(|| Errno::NOENT.into())
+    }
+
+    fn remove_spill(&self, batch: u64) {
+        if self.state().image.spills.contains_key(&batch) {
+            let _ = self.act(DiskStep::Spill { batch, bytes: None }, None);
+        }
     }
 }

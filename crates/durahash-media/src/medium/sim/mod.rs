@@ -21,6 +21,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+pub use super::live::LiveSteps;
 pub use super::logged::LogSteps;
 pub use super::sys::faults;
 use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
@@ -29,7 +30,7 @@ pub use crate::identity::copies_pass;
 use crate::word::{OnMedia, PmU64};
 pub use budget::{budget, seed};
 use buffer::Buffer;
-pub use disk::{DiskImage, DiskStep, SimDisk};
+pub use disk::{DiskImage, DiskStep, LiveState, SimDisk};
 pub use fork::in_forked_child;
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 

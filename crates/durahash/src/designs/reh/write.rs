@@ -49,10 +49,19 @@ impl<'a, M: Medium> Guard<'a, M> {
 }
 
 impl<M: Medium> Drop for Guard<'_, M> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.released {
-            return;
+        if !self.released {
+            self.give_up();
         }
+    }
+}
+
+impl<M: Medium> Guard<'_, M> {
+    /// The thread unwinds in the middle of a change.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self) {
         self.reh.pool.poison();
         let medium = self.reh.medium();
         if let Ok(bucket) = self.reh.bucket(self.bucket) {

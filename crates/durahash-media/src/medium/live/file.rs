@@ -1,0 +1,791 @@
+//! A pool's file, and the file of its live image beside it.
+//!
+//! The ring, the heads and the pages of the base are written past the page cache, each write of the ring and of a head
+//! durable when it returns. No page of the pool's file is dirty in the cache meanwhile: what was stored through a mapping
+//! before, or when the pool was made, is synced when the pool begins, and nothing is stored so from then on. Where
+//! the file system has no such writes, all go through the cache.
+//!
+//! # The live file
+//! ```text
+//! 0        2 MiB       4 MiB          132 MiB     134 MiB         262 MiB      266 MiB
+//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
+//! | header | marks     | 128 MiB of   | marks     | the next      | marks      | the next        |
+//! |        | of these  | the image    | of these  | 128 MiB       | of these   | 256 MiB         |
+//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
+//! ```
+//!
+//! From the second stretch on each is as long as all before it. So the file is a 64th longer than the image, and in memory
+//! marks and image are one range of addresses each, of a few mappings. Marks and image have space on the disk as far
+//! as the pool reaches, but for the log's area, which nobody stores to. It is made without a name that others could have taken: it
+//! is named by what tells the pool's file from others, lies in the pool's directory unless another one is given, and has
+//! the pool's permissions. A pool that is removed leaves it behind.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::Live;
+use super::background::Background;
+use super::disk::{LiveDisk, clear_marks};
+use super::head::{FileName, LIVE_WORDS};
+use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::identity::{self, FileId};
+use crate::medium::logged::file::{Syncs, dirty_again};
+use crate::medium::logged::format::{BLOCK_BYTES, Line};
+use crate::medium::logged::old::{
+    LogArea, OPENING, OldLog, PoolView, is_copy, log_as_ring, open_same, pool_bytes,
+};
+use crate::medium::logged::{Disk, SyncMode};
+use crate::medium::mapped::{MAPPING, Mapped, Mapping};
+use crate::medium::room::round_up;
+use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::word::PmU64;
+
+/// Where the marks of the first stretch begin.
+const HEADER_BYTES: u64 = 2 << 20;
+/// Bytes of the image in the first two stretches, each.
+const STRETCH_BYTES: u64 = 128 << 20;
+const MAKING: &str = "making the live image of the pool";
+const GROWING: &str = "growing the live image of the pool";
+
+/// Where a byte of the image lies in the live file, and how many lie behind it, itself included, in the same stretch.
+fn image_place(off: u64) -> (u64, u64) {
+    let (start, len) = stretch(off);
+    let base = HEADER_BYTES + start + start / LINE_BYTES;
+    (base + len / LINE_BYTES + (off - start), start + len - off)
+}
+
+/// The same of a mark.
+fn mark_place(line: u64) -> (u64, u64) {
+    let (start, len) = stretch(line * LINE_BYTES);
+    let base = HEADER_BYTES + start + start / LINE_BYTES;
+    (base + (line - start / LINE_BYTES), (start + len) / LINE_BYTES - line)
+}
+
+/// Where the stretch of a byte of the image begins, and how long it is.
+fn stretch(off: u64) -> (u64, u64) {
+    match off / STRETCH_BYTES {
+        0 => (0, STRETCH_BYTES),
+        n => {
+            let start = STRETCH_BYTES << n.ilog2();
+            (start, start)
+        }
+    }
+}
+
+/// The pieces of a file that `bytes` bytes from `off` on of a range are, each with its place in the range.
+fn pieces(
+    (off, bytes): (u64, u64),
+    place: impl Fn(u64) -> (u64, u64),
+) -> impl Iterator<Item = (u64, u64, u64)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let (at, behind) = place(off + done);
+        let len = behind.min(bytes - done);
+        let piece = (done, at, len);
+        done += len;
+        (len > 0).then_some(piece)
+    })
+}
+
+/// Bytes of a live file whose image has so many.
+fn file_bytes(image_bytes: u64) -> u64 {
+    image_bytes.checked_sub(1).map_or(HEADER_BYTES, |last| image_place(last).0 + 1)
+}
+
+/// Maps pieces of `file` one behind the other.
+fn map_pieces(
+    file: &File,
+    place: impl Fn(u64) -> (u64, u64) + Copy,
+    sharing: MapFlags,
+) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
+    move |at, off, bytes, flags| {
+        // In place of a mapping of its own, which readers use meanwhile, each piece at once.
+        let replaces = flags.contains(MapFlags::FIXED);
+        let start = if replaces {
+            at
+        } else {
+            let reserve = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
+            // SAFETY: the flags that come in replace nothing.
+            unsafe { sys::map_anonymous(at, bytes, ProtFlags::empty(), reserve) }?
+        };
+        for (done, from, len) in pieces((off, bytes), place) {
+            let prot = ProtFlags::READ | ProtFlags::WRITE;
+            let (at, flags) = (start.wrapping_add(done as usize), sharing | MapFlags::FIXED);
+            // SAFETY: replaces a part of what was reserved just now, or of the mapping itself.
+            let mapped = unsafe { sys::map_file(at, len, prot, flags, (file, from)) };
+            if let Err(e) = mapped {
+                if !replaces {
+                    // SAFETY: the mapping just made.
+                    unsafe { sys::unmap(start, bytes) };
+                }
+                return Err(e);
+            }
+        }
+        Ok(start)
+    }
+}
+
+/// How the pool's file is written past the page cache.
+enum Way {
+    /// It is not.
+    None,
+    /// By a file that stays open.
+    Kept(File),
+    /// By one that is opened for each write, as nobody waits for that.
+    Anew,
+}
+
+type Opener = fn(&Path) -> io::Result<File>;
+
+impl Way {
+    fn new(view: &Mapped, keeps: bool, open: Opener) -> Result<Way> {
+        let opened = open_same(view, open).map_err(|e| view.error(OPENING, e))?;
+        Ok(match opened {
+            // A process of many pools has one open file for each, and that of its live image.
+            Some(_) if !keeps && open(&sys::link_to(view.file())).is_ok() => Way::Anew,
+            opened => opened.map_or(Way::None, Way::Kept),
+        })
+    }
+
+    fn write(&self, view: &Mapped, open: Opener, bytes: &[u8], off: u64) -> Option<io::Result<()>> {
+        let block = BLOCK_BYTES as u64;
+        if !off.is_multiple_of(block) || !(bytes.len() as u64).is_multiple_of(block) {
+            return None;
+        }
+        match self {
+            Way::None => None,
+            Way::Kept(file) => Some(sys::write_at(file, bytes, off)),
+            Way::Anew => {
+                let file = open(&sys::link_to(view.file())).ok()?;
+                Some(sys::write_at(&file, bytes, off))
+            }
+        }
+    }
+}
+
+fn open_durable(path: &Path) -> io::Result<File> {
+    sys::open_durable(path, true)
+}
+
+/// A live file that is in use.
+struct LiveFile {
+    file: File,
+    header: Mapping,
+    /// In place of what `marks` of the files points to.
+    marks: Mapping,
+}
+
+/// A pool's file with a live image.
+pub struct LiveFiles {
+    /// The image; the mapping under it goes after it.
+    region: Region,
+    image: Mapping,
+    live: OnceLock<LiveFile>,
+    marks: AtomicPtr<AtomicU8>,
+    /// The live file that was found, and how long the image in it is.
+    found: Mutex<Option<File>>,
+    image_bytes: AtomicU64,
+    /// The live file.
+    path: PathBuf,
+    /// Where the pool's file lies.
+    pool_dir: PathBuf,
+    pool_name: FileName,
+    area: LogArea,
+    unused: Range<u64>,
+    writes_zeros: bool,
+    /// True once the pool is closed.
+    is_cut: AtomicBool,
+    /// For the ring and heads, durable when a write returns; and for pages of the base.
+    durable: Way,
+    direct: Way,
+    syncs: Syncs,
+    device: u64,
+    view: Mapped,
+}
+
+fn name_of(file: &File) -> io::Result<FileName> {
+    let metadata = sys::metadata(file)?;
+    let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let made = made.map_or(0, |made| made.as_nanos() as u64);
+    Ok(FileName([metadata.dev(), metadata.ino(), made]))
+}
+
+/// The directory in which the file of this path lies.
+fn real_dir(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
+        // It has no name yet.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let dir = path.parent().filter(|dir| *dir != Path::new(""));
+            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+impl LiveFiles {
+    fn new(mut view: Mapped, old: &OldLog, strict: bool, dir: Option<&Path>) -> Result<Self> {
+        let (len, most) = (view.region().len(), view.region().max_bytes());
+        let image = if old.is_private() { view.take_image()? } else { view.map_image()? };
+        // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
+        // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
+        let region = unsafe { Region::new(image.base(), len, most) };
+        let pool = view.path().unwrap_or(Path::new(""));
+        // Where it is now: the process may change its directory, and a link lead elsewhere.
+        let pool_dir = real_dir(pool).map_err(|e| view.error(OPENING, e))?;
+        let live_dir = match dir {
+            Some(dir) => std::path::absolute(dir).map_err(|e| view.error(OPENING, e))?,
+            None => pool_dir.clone(),
+        };
+        let path = live_dir.join(view.file_id().live_name());
+        let metadata = sys::metadata(view.file()).map_err(|e| view.error(OPENING, e))?;
+        Ok(LiveFiles {
+            region,
+            image,
+            live: OnceLock::new(),
+            marks: AtomicPtr::new(null_mut()),
+            found: Mutex::new(None),
+            image_bytes: AtomicU64::new(u64::MAX),
+            path,
+            pool_dir,
+            pool_name: name_of(view.file()).map_err(|e| view.error(OPENING, e))?,
+            area: old.area,
+            unused: old.unused(),
+            writes_zeros: strict,
+            is_cut: AtomicBool::new(false),
+            durable: Way::new(&view, strict, open_durable)?,
+            direct: Way::new(&view, strict, sys::open_direct_write)?,
+            syncs: Syncs::default(),
+            device: metadata.dev(),
+            view,
+        })
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, Option<File>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> &LiveFile {
+        self.live.get().expect("the pool has begun")
+    }
+
+    /// A failure on the live file.
+    fn error(&self, doing: &'static str, e: io::Error) -> Error {
+        Error::io(doing, Some(self.path.clone()), e)
+    }
+
+    fn no_space(&self, e: io::Error, wanted_bytes: u64, doing: &'static str) -> Error {
+        let limit = if [Errno::NOSPC, Errno::DQUOT].into_iter().any(|errno| sys::is(&e, errno)) {
+            Limit::Disk
+        } else if sys::is(&e, Errno::FBIG) {
+            Limit::FileSize
+        } else {
+            return self.error(doing, e);
+        };
+        Error::full(wanted_bytes, limit).at_path(self.path.as_path())
+    }
+
+    /// Takes space for the image and its marks from byte `from` up to `to`, but for the log's area.
+    fn allocate(&self, file: &File, from: u64, to: u64, doing: &'static str) -> Result<()> {
+        if file_bytes(to) > sys::file_size_limit() {
+            return Err(Error::full(to - from, Limit::FileSize).at_path(self.path.as_path()));
+        }
+        let LogArea { off, bytes, .. } = self.area;
+        let area = off.clamp(from, to)..(off + bytes).clamp(from, to);
+        let image = [from..area.start, area.end..to];
+        let image =
+            image.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
+        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES));
+        let marks = pieces((lines.0, lines.1 - lines.0), mark_place);
+        let mut all = marks.chain(image);
+        let taken = all.try_for_each(|(_, at, bytes)| match sys::allocate(file, at, bytes) {
+            // Where the system cannot reserve it.
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => Err(e),
+            other => other,
+        });
+        taken.map_err(|e| self.no_space(e, to - from, doing))
+    }
+
+    /// Copies the pool's file, which is whole, to the live file, but for holes, zeros and the log's area.
+    fn copy_to(&self, file: &File) -> Result<()> {
+        const CHUNK_BYTES: u64 = 1 << 20;
+        let (len, area) = (self.region.len(), self.area.off..self.area.off + self.area.bytes);
+        let mut bytes = vec![0; CHUNK_BYTES as usize];
+        let mut off = 0;
+        let read_error = |e| self.view.error("reading the pool", e);
+        while let Some(from) = sys::data_from(self.view.file(), off).map_err(read_error)?
+            && from < len
+        {
+            off = from;
+            if area.contains(&off) {
+                off = area.end;
+                continue;
+            }
+            let stop = if off < area.start { area.start.min(len) } else { len };
+            let (at, behind) = image_place(off);
+            let count = (stop - off).min(CHUNK_BYTES).min(behind);
+            let bytes = &mut bytes[..count as usize];
+            let read = sys::read_at(self.view.file(), bytes, off);
+            read.map_err(read_error)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                sys::write_at(file, bytes, at).map_err(|e| self.error(MAKING, e))?;
+            }
+            off += count;
+        }
+        Ok(())
+    }
+
+    /// Lets image, marks and header be those of `file`.
+    fn show(&self, file: File) -> Result<()> {
+        let failed = |e| self.error(MAPPING, e);
+        let lines = self.region.len().div_ceil(LINE_BYTES);
+        let most = self.region.max_bytes().div_ceil(LINE_BYTES);
+        let marks =
+            Mapping::of_parts(lines, most, &map_pieces(&file, mark_place, MapFlags::SHARED))
+                .map_err(failed)?;
+        let page = BLOCK_BYTES as u64;
+        let at_start = |off| (off, page - off);
+        let header = Mapping::of_parts(page, page, &map_pieces(&file, at_start, MapFlags::SHARED))
+            .map_err(failed)?;
+        // SAFETY: all that points into the image accesses it as atomics, and the file shows the same bytes.
+        unsafe {
+            let all = self.image.bytes();
+            self.image.replace_by_parts(all, &map_pieces(&file, image_place, MapFlags::SHARED))
+        }
+        .map_err(failed)?;
+        self.marks.store(marks.base().as_ptr().cast(), Ordering::Release);
+        if self.live.set(LiveFile { file, header, marks }).is_err() {
+            unreachable!("the pool begins once");
+        }
+        Ok(())
+    }
+
+    /// Cuts the live file behind an image of so many bytes.
+    fn cut_live(&self, live: &LiveFile, image_bytes: u64) -> Result<()> {
+        let cut = || {
+            if sys::metadata(&live.file)?.len() > file_bytes(image_bytes) {
+                sys::truncate(&live.file, file_bytes(image_bytes))?;
+            }
+            Ok(())
+        };
+        cut().map_err(|e| self.error("cutting the live image", e))
+    }
+
+    /// The mark of a line, as far as the marks are mapped.
+    #[inline(always)]
+    fn mark_at(&self, line: u64) -> &AtomicU8 {
+        // SAFETY: the marks are mapped as far as the image is, before the region reaches there, and live as long as `self`.
+        unsafe { &*self.marks.load(Ordering::Relaxed).add(line as usize) }
+    }
+
+    fn spill_path(&self, batch: u64) -> PathBuf {
+        self.pool_dir.join(format!("durahash-{:016x}-{batch}.spill", self.view.file_id().0))
+    }
+
+    /// A new file with the owner and the permissions of the pool.
+    fn create(&self, path: &Path) -> io::Result<File> {
+        let file = sys::create(path, 0o600)?;
+        let (pool, own) = (sys::metadata(self.view.file())?, sys::metadata(&file)?);
+        // Where that is not allowed, others who may open the pool do not trust it.
+        if own.uid() != pool.uid() {
+            let _ = sys::change_owner(&file, Some(pool.uid()), None);
+        }
+        if own.gid() != pool.gid() {
+            let _ = sys::change_owner(&file, None, Some(pool.gid()));
+        }
+        let is_groups = sys::metadata(&file)?.gid() == pool.gid();
+        let mode = if is_groups { 0o666 } else { 0o600 };
+        sys::change_mode(&file, pool.permissions().mode() & mode)?;
+        Ok(file)
+    }
+
+    /// Through the cache, durably.
+    fn write_cached(&self, bytes: &[u8], off: u64) -> io::Result<()> {
+        self.syncs.run(|| {
+            sys::write_at(self.view.file(), bytes, off)?;
+            sys::sync_file_data(self.view.file())
+        })
+    }
+}
+
+impl Disk for LiveFiles {
+    fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.area.bytes
+    }
+
+    fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
+        let off = self.area.off;
+        let zeroed = sys::zero(self.view.file(), off + from, to - from);
+        match &zeroed {
+            // The first write to what is only reserved takes twice as long, and in `Strict` is waited for.
+            Ok(()) if !self.writes_zeros => return Ok(()),
+            Err(e) if !sys::is(e, Errno::OPNOTSUPP) => {
+                // The pool may need the space. If it is not given back, the next try finds it.
+                let _ = sys::punch(self.view.file(), off + from, to - from);
+                return zeroed;
+            }
+            _ => {}
+        }
+        let mut buffer = Vec::new();
+        let zeros = crate::medium::logged::disk::aligned(&mut buffer, 1 << 20);
+        (from..to).step_by(zeros.len()).try_for_each(|at| {
+            self.write_pages(off + at, &zeros[..((to - at) as usize).min(zeros.len())])
+        })
+    }
+
+    fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        sys::read_at(self.view.file(), bytes, self.area.off + off)
+    }
+
+    /// A sync of data flushes the drive, even without data.
+    fn flush_drive(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let off = self.area.off + off;
+        let written = self.durable.write(&self.view, open_durable, bytes, off);
+        written.unwrap_or_else(|| self.write_cached(bytes, off))
+    }
+
+    fn staged(&self) -> Option<&[PmU64]> {
+        None
+    }
+
+    fn write_line(&self, _off: u64, _line: &Line) {
+        unreachable!("the base is written by pages");
+    }
+
+    fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        sys::read_at(self.view.file(), bytes, off)
+            .map_err(|e| self.view.error("reading the pool", e))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.syncs.run(|| sys::sync_file_data(self.view.file()))
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        let len = self.region.len();
+        if bytes <= len {
+            return Ok(());
+        }
+        let most = self.region.max_bytes();
+        let full = |limit| Error::full(bytes - len, limit).at_path(self.path());
+        if bytes > most {
+            return Err(full(self.region.limit()));
+        }
+        let live = self.live();
+        // What a close that was killed has left behind the end is other bytes in each of the files.
+        self.cut_live(live, len)?;
+        self.view.lengthen(len, bytes)?;
+        // One open file tells once of pages that were not written: this sync must not take that from a checkpoint's.
+        let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
+        synced.map_err(|e| self.view.error("growing the pool", e))?;
+        let lengthened = self.allocate(&live.file, len, bytes, GROWING).and_then(|()| {
+            let image = map_pieces(&live.file, image_place, MapFlags::SHARED);
+            let marks = map_pieces(&live.file, mark_place, MapFlags::SHARED);
+            let (lines, most_lines) = (bytes.div_ceil(LINE_BYTES), most.div_ceil(LINE_BYTES));
+            let marks = live.marks.lengthen_by_parts(lines, most_lines, &marks);
+            let fits = marks
+                .and_then(|fits| Ok(fits && self.image.lengthen_by_parts(bytes, most, &image)?))
+                .map_err(|e| self.error(MAPPING, e))?;
+            if fits { Ok(()) } else { Err(full(Limit::Addresses)) }
+        });
+        if let Err(e) = lengthened {
+            // Space that is not given back is taken over by the next growth.
+            let _ = self.cut_live(live, len);
+            self.view.cut_back(len);
+            return Err(e);
+        }
+        clear_marks(len..bytes, |line| self.mark_at(line));
+        // SAFETY: both files reach there now, and the mappings do.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.view.fill_holes(self.unused.clone())?;
+        dirty_again(&self.view, &self.area)?;
+        let end = self.area.off + self.area.bytes;
+        let len = self.view.region().len();
+        let synced = self.syncs.run(|| {
+            self.view.sync_pages(0, self.area.off)?;
+            self.view.sync_pages(end, len.saturating_sub(end))?;
+            // Also the area's heads, and the space of files that have no name yet.
+            sys::sync_file_data(self.view.file())
+        });
+        synced.map_err(|e| self.view.error("syncing the pool", e))
+    }
+
+    fn trim(&self, bytes: u64) -> Result<()> {
+        self.is_cut.store(true, Ordering::SeqCst);
+        if bytes < self.region.len() {
+            // Late readers see zeros there.
+            self.image.detach(bytes).map_err(|e| self.error("cutting the live image", e))?;
+        }
+        self.cut_live(self.live(), bytes)?;
+        self.view.trim(bytes)
+    }
+
+    fn file_id(&self) -> FileId {
+        self.view.file_id()
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.view.file_bytes()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.view.path()
+    }
+}
+
+impl LiveDisk for LiveFiles {
+    fn pool_name(&self) -> FileName {
+        self.pool_name
+    }
+
+    fn boot(&self) -> [u64; 2] {
+        identity::boot_id()
+    }
+
+    fn mount(&self) -> u64 {
+        match (self.live.get(), &*self.found()) {
+            (Some(live), _) => sys::mount_of(&live.file),
+            (None, found) => found.as_ref().map_or(0, sys::mount_of),
+        }
+    }
+
+    fn find_live(&self) -> io::Result<Option<([u64; LIVE_WORDS], FileName)>> {
+        let file = match sys::open_no_link(&self.path) {
+            Ok(file) => file,
+            // A link in its place is not it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound || sys::is(&e, Errno::LOOP) => {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let metadata = sys::metadata(&file)?;
+        if !metadata.is_file() || metadata.len() < HEADER_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = [0; LIVE_WORDS * 8];
+        sys::read_at(&file, &mut bytes, 0)?;
+        let words = std::array::from_fn(|i| u64::from_le_bytes(bytes.as_chunks().0[i]));
+        let name = name_of(&file)?;
+        *self.found() = Some(file);
+        Ok(Some((words, name)))
+    }
+
+    fn adopt_live(&self) -> Result<()> {
+        let Some(file) = self.found().take() else {
+            unreachable!("a live file was found");
+        };
+        let len = sys::metadata(&file).map_err(|e| self.error(OPENING, e))?.len();
+        // The pool's file may be longer, if a growth was interrupted.
+        let (mut image_bytes, step) = (self.region.len(), LINE_BYTES);
+        if file_bytes(image_bytes) > len {
+            let (mut low, mut high) = (0, image_bytes / step);
+            while low < high {
+                let middle = (low + high).div_ceil(2);
+                if file_bytes(middle * step) <= len { low = middle } else { high = middle - 1 }
+            }
+            image_bytes = low * step;
+        }
+        self.image_bytes.store(image_bytes, Ordering::Relaxed);
+        self.show(file)
+    }
+
+    fn shown(&mut self) -> Result<()> {
+        self.region.end_at(*self.image_bytes.get_mut());
+        self.region.end_at(pool_bytes(&self.region)?);
+        Ok(())
+    }
+
+    fn make_live(&self) -> Result<FileName> {
+        // What is there is of another boot, or not to be trusted.
+        drop(self.found().take());
+        match sys::unlink(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(self.error(MAKING, e)),
+            _ => {}
+        }
+        let make = || {
+            let failed = |e| self.error(MAKING, e);
+            let file = self.create(&self.path).map_err(failed)?;
+            if !sys::keeps_mappings(&file) || !sys::keeps_mappings(self.view.file()) {
+                let what = "a pool with a live image must lie on ext4, XFS or tmpfs, and so must the live \
+                            image (live_dir); do without it (live_image(false))";
+                return Err(Error::from(ErrorKind::Options { what }).at_path(self.path.as_path()));
+            }
+            sys::allocate(&file, 0, BLOCK_BYTES as u64)
+                .map_err(|e| self.no_space(e, BLOCK_BYTES as u64, MAKING))?;
+            self.allocate(&file, 0, self.region.len(), MAKING)?;
+            // Where it ends with the log's area, which is a hole.
+            let bytes = file_bytes(self.region.len());
+            if sys::metadata(&file).map_err(failed)?.len() < bytes {
+                sys::truncate(&file, bytes).map_err(failed)?;
+            }
+            self.copy_to(&file)?;
+            let name = name_of(&file).map_err(failed)?;
+            self.show(file)?;
+            Ok(name)
+        };
+        make().inspect_err(|_| {
+            // The next open would not trust it.
+            let _ = sys::unlink(&self.path);
+        })
+    }
+
+    fn abandon_live(&self) {
+        let Some(live) = self.live.get().filter(|_| !self.is_cut.load(Ordering::SeqCst)) else {
+            return;
+        };
+        let replace = |sharing| {
+            let pieces = map_pieces(&live.file, image_place, sharing);
+            // SAFETY: all that points into the image accesses it as atomics, and the file shows the same bytes.
+            unsafe { self.image.replace_by_parts(round_up(self.region.len()), &pieces) }
+        };
+        // Where it may not have the memory: all of it as before, and failed operations go on to change the live file. Where
+        // not even that can be had, the process must not go on with half of each; a kill is what the file is made for.
+        if replace(MapFlags::PRIVATE | MapFlags::NORESERVE).is_err()
+            && replace(MapFlags::SHARED).is_err()
+        {
+            std::process::abort();
+        }
+    }
+
+    fn header(&self) -> &[PmU64] {
+        let base = self.live().header.base().cast::<PmU64>();
+        // SAFETY: a page of the mapping, which lives as long as `self`; accessed as atomics only.
+        unsafe { std::slice::from_raw_parts(base.as_ptr(), LIVE_WORDS) }
+    }
+
+    #[inline(always)]
+    fn mark(&self, line: u64) -> &AtomicU8 {
+        debug_assert!(line < self.region.len().div_ceil(LINE_BYTES));
+        self.mark_at(line)
+    }
+
+    fn check_live(&self) -> io::Result<()> {
+        match (self.live.get(), &*self.found()) {
+            (Some(live), _) => sys::write_back_error(&live.file),
+            (None, Some(found)) => sys::write_back_error(found),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let written = self.direct.write(&self.view, sys::open_direct_write, bytes, off);
+        written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))
+    }
+
+    fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
+        let (path, new) =
+            (self.spill_path(batch), self.pool_dir.join(self.file_id().live_name() + ".spill"));
+        // One that another process began.
+        let _ = sys::unlink(&new);
+        let file = self.create(&new)?;
+        sys::write_at(&file, bytes, 0)?;
+        sys::sync_file(&file)?;
+        // At once: the name never leads to nothing once a part of the ring says it.
+        sys::rename(&new, &path)?;
+        sys::sync_dir(&self.pool_dir)
+    }
+
+    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
+        let file = sys::open(&self.spill_path(batch), false)?;
+        let mut bytes = vec![0; sys::metadata(&file)?.len() as usize];
+        sys::read_at(&file, &mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn remove_spill(&self, batch: u64) {
+        let _ = sys::unlink(&self.spill_path(batch));
+    }
+}
+
+impl Live<LiveFiles> {
+    /// The pool in a file that has a log, with its live image in `dir`, or beside it. Nothing is written before
+    /// [`begin`](Storage::begin), but for a log of lines that was not closed, which is brought into the pool.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) where it has no log, or for a mode without one;
+    /// [`NoLiveImage`](ErrorKind::NoLiveImage) where that is missing after a kill, unless the caller accepts it;
+    /// [`Corrupt`](ErrorKind::Corrupt) where the log is damaged; [`Io`](ErrorKind::Io) with what the system says.
+    pub fn over_file(
+        mut file: Mapped,
+        mode: SyncMode,
+        dir: Option<&Path>,
+        accept_suspect: bool,
+    ) -> Result<Self> {
+        let strict = mode.is_strict()?;
+        let mut old = match file.take_log() {
+            Some(old) if old.is_there(file.region())? => Some(old),
+            // It was made just now.
+            _ => OldLog::look(&mut file)?,
+        };
+        if old.as_ref().is_some_and(|old| old.ring.is_none() && old.is_private()) {
+            file.return_log(old.take());
+            file.begin()?;
+            old = OldLog::look(&mut file)?;
+        }
+        let Some(old) = old else {
+            let what = "the pool has no log";
+            return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
+        };
+        let head = old.ring.unwrap_or_else(|| log_as_ring(&old.found.head(), old.area.bytes));
+        let is_open_copy = old.is_copied(file.file_id());
+        let is_copy = is_copy(file.region(), file.file_id())? || is_open_copy;
+        let disk = LiveFiles::new(file, &old, strict, dir)?;
+        let live = Live::over(disk, head, strict, accept_suspect);
+        let mut live = live.map_err(|e| match e.kind() {
+            ErrorKind::NoLiveImage { .. } if is_copy => ErrorKind::Copied.into(),
+            _ => e,
+        })?;
+        // In another boot there is no live image that would tell.
+        if is_open_copy && !accept_suspect {
+            return Err(Error::from(ErrorKind::Copied).at_path(live.path()));
+        }
+        live.background = Some(Background::start(&live.core, mode));
+        Ok(live)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_and_image_of_any_length_lie_apart_in_the_file() {
+        let gib = 1 << 30;
+        for bytes in [64, 4096, STRETCH_BYTES, STRETCH_BYTES + 4096, 5 * gib, 1 << 44] {
+            let image = pieces((0, bytes), image_place).map(|(_, at, len)| at..at + len);
+            let marks = pieces((0, bytes / 64), mark_place).map(|(_, at, len)| at..at + len);
+            let mut all: Vec<_> = image.chain(marks).collect();
+            all.sort_by_key(|piece| piece.start);
+            assert!(all[0].start >= HEADER_BYTES && all.len() <= 40);
+            assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "{all:?}");
+            assert_eq!(all.last().unwrap().end, file_bytes(bytes));
+            assert!(file_bytes(bytes) <= bytes + bytes / 32 + HEADER_BYTES + STRETCH_BYTES / 64);
+        }
+    }
+}

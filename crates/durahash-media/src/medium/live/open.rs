@@ -1,0 +1,266 @@
+//! A pool behind a ring, as the last process left it.
+//!
+//! The live image is used if all of this holds (*the trust test*):
+//!
+//! 1. there is a live file, its header is whole, and its boot is this one;
+//! 2. both files are those that the header names, and the live file is the one that the head names; the salt is the head's;
+//! 3. neither header nor head says that it is bad, and the system tells of no error when it was written back;
+//! 4. the parts of the ring lead from the head to the batch that the header notes, and at most one batch lies behind it;
+//! 5. if the file is reached through another mount than was noted, the bodies of these parts are sound as well. A container that
+//!    is started again changes the mount.
+//!
+//! Every other use of the pool writes a head with another salt, or of another kind, first. So a copy of both files, an older
+//! pool in the place of this one, and a live file whose inode was used again are found out. If the test
+//! fails, a closed pool needs no live image; under *another boot* the pool is what base and batches hold, a consistent cut;
+//! under the *same boot* it is refused, as stores that were promised to survive would be missing, unless the
+//! caller accepts that.
+//!
+//! | Step, with the live image | If it stops after this step |
+//! |---|---|
+//! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only | the same |
+//! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
+//! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
+//! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
+//! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
+//! | O6 before the first checkpoint: the pages of all batches from the head to the noted one (`checkpoint.rs`) | the same |
+//!
+//! The program begins behind O4, in `Strict` behind O5.
+//!
+//! | Step, without it | If it stops after this step |
+//! |---|---|
+//! | the lines of the batches behind the head are written to the base; sync | the same batches |
+//! | the live file: space for all of it, the base's bytes, marks of zeros | the same, and a file that nobody names |
+//! | two heads with a new salt, closed: one after the other, over both; then the live file's header | a closed pool |
+//! | a head that names it, and is not closed | in use; the image is the base |
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::barrier::next;
+use super::core::{Core, lock};
+use super::disk::LiveDisk;
+use super::head::{FileName, Head, Noted, Position};
+use super::parts::Ring;
+use crate::error::{Error, ErrorKind, Result};
+use crate::medium::logged::disk::aligned;
+use crate::medium::logged::format::BLOCK_BYTES;
+use crate::medium::{LINE_BYTES, Region};
+
+/// The epoch of a new live file.
+const FIRST_EPOCH: u64 = 1;
+
+/// What there is to go on from.
+pub(super) enum Found {
+    /// The live image, and what its header says.
+    Image(Noted),
+    /// The base with the batches up to there, which the image shows in these pages.
+    Base { to: Position, pages: BTreeSet<u64> },
+}
+
+/// Looks at what the last process left behind `head`, and shows it in the image. Changes nothing else.
+///
+/// # Errors
+/// [`NoLiveImage`](ErrorKind::NoLiveImage); [`Corrupt`](ErrorKind::Corrupt) where the log is damaged; [`Io`](ErrorKind::Io).
+pub(super) fn look<D: LiveDisk>(disk: &D, head: &Head, accept_suspect: bool) -> Result<Found> {
+    let trusted = trust(disk, head)?;
+    if let Ok(noted) = trusted {
+        disk.adopt_live()?;
+        return Ok(Found::Image(noted));
+    }
+    let mut found = (head.at, BTreeSet::new());
+    if head.closed {
+        return Ok(Found::Base { to: found.0, pages: found.1 });
+    }
+    // Where a boot is not known it may be the same.
+    let may_be_same = head.boot == disk.boot() || [head.boot, disk.boot()].contains(&[0; 2]);
+    if let Err(why) = trusted
+        && may_be_same
+        && !accept_suspect
+    {
+        return Err(ErrorKind::NoLiveImage { why }.into());
+    }
+    let ring = Ring { disk, ring_bytes: head.ring_bytes };
+    let (to, pages) = &mut found;
+    loop {
+        let behind = ring.batch(
+            head,
+            *to,
+            Some(&mut |off, line| {
+                check(disk.region(), off)?;
+                disk.show_line(off, line);
+                pages.insert(off / BLOCK_BYTES as u64);
+                Ok(())
+            }),
+        )?;
+        let Some(behind) = behind else { break };
+        *to = behind;
+    }
+    if ring.proves(head.uuid, to.batch)? {
+        let what = "the log is damaged before its end, so what was acknowledged is missing; \
+                    take a copy of the pool, if there is one (place in the log's ring)";
+        return Err(Error::corrupt(what, to.place));
+    }
+    Ok(Found::Base { to: found.0, pages: found.1 })
+}
+
+fn check(region: &Region, off: u64) -> Result<()> {
+    let inside = off.is_multiple_of(LINE_BYTES) && off <= region.len().saturating_sub(LINE_BYTES);
+    if inside { Ok(()) } else { Err(Error::corrupt("a log entry points outside the pool", off)) }
+}
+
+/// The trust test: what the header says, or why the image is not trusted.
+fn trust<D: LiveDisk>(disk: &D, head: &Head) -> Result<Result<Noted, &'static str>> {
+    let (words, live) = match disk.find_live() {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Err("the file of its live image is not there")),
+        Err(_) => return Ok(Err("the file of its live image cannot be read")),
+    };
+    let Some(noted) = Noted::from_words(&words) else {
+        return Ok(Err("the file of its live image has no header"));
+    };
+    if disk.boot() == [0; 2] || (noted.boot, head.boot) != (disk.boot(), disk.boot()) {
+        return Ok(Err("its live image is of another boot of the machine"));
+    }
+    let names = (noted.pool, noted.live, head.live);
+    if names != (disk.pool_name(), live, live) || noted.salt != head.salt {
+        return Ok(Err("its live image is of another state of the pool, or a copy"));
+    }
+    if noted.bad || head.bad || disk.check_live().is_err() {
+        return Ok(Err("its live image could not be written to its disk"));
+    }
+    let ring = Ring { disk, ring_bytes: head.ring_bytes };
+    let step = |at| {
+        let mut ignore = |_, _: &_| Ok(());
+        let bodies = noted.mount != disk.mount();
+        ring.batch(head, at, if bodies { Some(&mut ignore) } else { None })
+    };
+    let mut at = head.at;
+    while at.batch < noted.last.batch
+        && let Some(behind) = step(at)?
+    {
+        at = behind;
+    }
+    if at != noted.last {
+        return Ok(Err("its log does not lead to the state of its live image"));
+    }
+    if let Some(behind) = step(at)?
+        && (head.closed || step(behind)?.is_some())
+    {
+        return Ok(Err("its log goes on behind the state of its live image"));
+    }
+    Ok(Ok(noted))
+}
+
+impl<D: LiveDisk> Core<D> {
+    /// Goes on from what was found: see the module docs.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io), [`Full`](ErrorKind::Full).
+    pub(super) fn begin(&self, found: &Found, strict: bool) -> Result<()> {
+        match found {
+            Found::Image(noted) => self.begin_image(noted, strict),
+            Found::Base { to, pages } => self.begin_base(*to, pages),
+        }
+    }
+
+    fn begin_image(&self, noted: &Noted, strict: bool) -> Result<()> {
+        let head = self.head();
+        let mut buffer = Vec::new();
+        let bytes = aligned(&mut buffer, BLOCK_BYTES);
+        bytes.copy_from_slice(&head.to_bytes());
+        self.disk.rewrite_log(head.off(), bytes).map_err(|e| self.writing(e))?;
+        if head.closed {
+            let next = Head { generation: head.generation + 1, closed: false, ..head };
+            self.write_head(&next)?;
+            self.set_head(next);
+        }
+        // Pages that the last process wrote through the cache, before others are written past it.
+        self.disk.flush_drive().map_err(|e| self.writing(e))?;
+        let epoch = next(noted.epoch);
+        self.header().set_epoch(epoch);
+        self.header().set_mount(self.disk.mount());
+        self.start(epoch, noted.last);
+        if noted.last != head.at {
+            lock(&self.base).noted_before = Some(noted.last);
+        }
+        let slot = self.slot();
+        let parity = (epoch & 1) as usize;
+        for line in 0..self.disk.region().len() / LINE_BYTES {
+            let mark = self.disk.mark(line);
+            if mark.load(Ordering::Relaxed) != 0 {
+                mark.store(epoch as u8, Ordering::Relaxed);
+                slot.dirty[parity].reserve(1);
+                slot.dirty[parity].push([line]);
+                slot.raised.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if slot.dirty[parity].len() > 0 {
+            if strict {
+                self.commit(epoch);
+            } else {
+                self.call();
+            }
+        }
+        self.failure()
+    }
+
+    fn begin_base(&self, to: Position, pages: &BTreeSet<u64>) -> Result<()> {
+        self.disk.begin()?;
+        let (region, mut buffer) = (self.disk.region(), Vec::new());
+        for page in pages {
+            let off = page * BLOCK_BYTES as u64;
+            // Lines behind the pool's end, stored before it was cut there, are not the pool's any more.
+            let len = region.len().saturating_sub(off).min(BLOCK_BYTES as u64);
+            if len == 0 {
+                continue;
+            }
+            let bytes = aligned(&mut buffer, len as usize);
+            for (word, bytes) in region.words(off, len / 8)?.iter().zip(bytes.chunks_exact_mut(8)) {
+                bytes.copy_from_slice(&word.load().to_le_bytes());
+            }
+            self.disk.write_pages(off, bytes).map_err(|e| self.writing(e))?;
+        }
+        self.disk.sync_data().map_err(|e| self.writing(e))?;
+        let head = self.head();
+        let salt = getrandom::u64()
+            .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
+        let (none, generation) = (FileName::default(), head.generation + 2);
+        let closed = Head {
+            generation,
+            salt,
+            at: to,
+            closed: true,
+            bad: false,
+            live: none,
+            boot: [0; 2],
+            ..head
+        };
+        let has_boot = self.disk.boot() != [0; 2];
+        // Nothing names it yet. If there is no space for it, the pool is as it was.
+        let live = if has_boot { self.disk.make_live()? } else { none };
+        closed.pair().iter().try_for_each(|head| self.write_head(head))?;
+        (head.at.batch..to.batch).for_each(|batch| self.disk.remove_spill(batch + 1));
+        if !has_boot {
+            let what = "a live image needs a system that tells its boots apart (boot_id in /proc)";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let (boot, pool, mount) = (self.disk.boot(), self.disk.pool_name(), self.disk.mount());
+        let (epoch, bad) = (FIRST_EPOCH, false);
+        self.header().make(&Noted { boot, pool, live, salt, epoch, last: to, bad, mount });
+        let (generation, pool) = (generation + 1, self.disk.file_id());
+        let open = Head { generation, closed: false, live, boot, pool, ..closed };
+        self.write_head(&open)?;
+        self.set_head(open);
+        self.start(epoch, to);
+        Ok(())
+    }
+
+    /// The ring goes on behind `last`, in an epoch that no store was made in.
+    fn start(&self, epoch: u64, last: Position) {
+        self.barrier.begin(epoch);
+        lock(&self.taker).last = last;
+        lock(&self.applied).start(last);
+        self.end.store(last.place, Ordering::Release);
+    }
+}

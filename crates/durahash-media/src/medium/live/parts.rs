@@ -1,0 +1,405 @@
+//! A batch in the ring: one part after the other.
+//!
+//! ```text
+//! part   0  "DURAPART"    8 salt     16 uuid (2)   32 number of its batch
+//!       40  index of the part in the batch (bits 0-31), CRC of the head (bits 32-63)
+//!       48  entries       56 bytes of the part, whole blocks   64 the last batch that was noted before
+//!       72  chain (bits 0-31), CRC of the body (bits 32-63)
+//!       80  final (bit 0), spilled (bit 1)            88 zero
+//!       96  entries {offset in the pool; 64 bytes}, or of a spilled batch {bytes of its file, their CRC}
+//! ```
+//!
+//! A chain is the CRC of the head of the part before it, which has that of its body in it. **A batch counts only if
+//! all its parts up to the final one are sound and chained.** A part lies at its place modulo the ring's length,
+//! and may go on at the ring's beginning. A batch that is longer than half the ring goes to a file of its own, which holds the
+//! parts; one final part in the ring names it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+
+use super::disk::LiveDisk;
+use super::head::{Head, Position, RING_OFF};
+use crate::error::{Error, Result};
+use crate::medium::LINE_BYTES;
+use crate::medium::logged::disk::aligned;
+use crate::medium::logged::format::{BLOCK_BYTES, Line, is_sealed, put, seal, word};
+
+const PART_MAGIC: u64 = u64::from_le_bytes(*b"DURAPART");
+const HEAD_BYTES: usize = 96;
+const HEAD_CRC_AT: usize = 40;
+pub(super) const ENTRY_BYTES: usize = 8 + LINE_BYTES as usize;
+/// Bytes of a part, at the most.
+const PART_BYTES_MAX: usize = 4 << 20;
+const FINAL: u64 = 1;
+const SPILLED: u64 = 2;
+
+/// Entries that a part has room for.
+const PART_ENTRIES: usize = (PART_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
+
+/// Lines on their way into a batch.
+#[derive(Default)]
+pub(super) struct Batch {
+    buffer: Vec<u8>,
+    /// Entries so far.
+    count: usize,
+}
+
+/// A batch that is ready to be written.
+pub(super) struct Sealed<'a> {
+    /// Its bytes in the ring.
+    pub(super) bytes: &'a [u8],
+    /// Where each part ends in them.
+    ends: Vec<usize>,
+    /// The position behind it.
+    pub(super) end: Position,
+    /// The bytes of its spill file.
+    pub(super) spill: Option<Vec<u8>>,
+}
+
+fn part_bytes(entries: usize) -> usize {
+    (HEAD_BYTES + entries * ENTRY_BYTES).next_multiple_of(BLOCK_BYTES)
+}
+
+impl Batch {
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes room for so many entries at all.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        let bytes = Self::bytes_of(entries) + BLOCK_BYTES;
+        if self.buffer.len() < bytes {
+            let had = self.bytes();
+            let lead = self.buffer.as_ptr().align_offset(BLOCK_BYTES).min(self.buffer.len());
+            let mut buffer = Vec::new();
+            let new = aligned(&mut buffer, bytes);
+            new[..had].copy_from_slice(&self.buffer[lead..][..had]);
+            self.buffer = buffer;
+        }
+    }
+
+    fn bytes_of(entries: usize) -> usize {
+        let (whole, rest) = (entries / PART_ENTRIES, entries % PART_ENTRIES);
+        whole * PART_BYTES_MAX + if rest > 0 { part_bytes(rest) } else { 0 }
+    }
+
+    fn bytes(&self) -> usize {
+        Self::bytes_of(self.count)
+    }
+
+    /// Adds a line, for which there is room.
+    pub(super) fn push(&mut self, off: u64, line: &Line) {
+        let (part, i) = (self.count / PART_ENTRIES, self.count % PART_ENTRIES);
+        let at = part * PART_BYTES_MAX + HEAD_BYTES + i * ENTRY_BYTES;
+        let lead = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
+        let entry = &mut self.buffer[lead + at..][..ENTRY_BYTES];
+        put(entry, 0, &[off]);
+        put(entry, 8, line);
+        self.count += 1;
+    }
+
+    fn spills(&self, head: &Head) -> bool {
+        self.bytes() as u64 > head.ring_bytes / 2
+    }
+
+    /// Bytes that it takes in the ring of `head`.
+    pub(super) fn ring_bytes(&self, head: &Head) -> u64 {
+        if self.spills(head) { BLOCK_BYTES as u64 } else { self.bytes() as u64 }
+    }
+
+    /// Makes it the batch behind `last`, which is the last one that was noted, in the ring of `head`.
+    pub(super) fn seal(&mut self, head: &Head, last: Position) -> Sealed<'_> {
+        let (count, bytes, spills) = (self.count, self.bytes(), self.spills(head));
+        let (batch, noted) = (last.batch + 1, last.batch);
+        let all = aligned(&mut self.buffer, bytes);
+        let (mut ends, mut chain, mut left) = (Vec::new(), last.chain, count);
+        for (i, part) in all.chunks_mut(PART_BYTES_MAX).enumerate() {
+            let entries = left.min(PART_ENTRIES);
+            left -= entries;
+            part[HEAD_BYTES + entries * ENTRY_BYTES..].fill(0);
+            let flags = if left == 0 { FINAL } else { 0 };
+            chain = seal_part(part, head, [batch, i as u64, entries as u64, noted, flags], chain);
+            ends.push(ends.last().unwrap_or(&0) + part.len());
+        }
+        let spill = spills.then(|| all.to_vec());
+        let Some(spill) = spill else {
+            let end = Position { batch, place: last.place + bytes as u64, chain };
+            let bytes = aligned(&mut self.buffer, bytes);
+            return Sealed { bytes, ends, end, spill: None };
+        };
+        let part = aligned(&mut self.buffer, BLOCK_BYTES);
+        part.fill(0);
+        put(part, HEAD_BYTES, &[bytes as u64, u64::from(crc32fast::hash(&spill))]);
+        let chain = seal_part(part, head, [batch, 0, 0, noted, FINAL | SPILLED], last.chain);
+        let end = Position { batch, place: last.place + BLOCK_BYTES as u64, chain };
+        Sealed { bytes: part, ends: vec![BLOCK_BYTES], end, spill: Some(spill) }
+    }
+}
+
+impl Sealed<'_> {
+    /// Where each part begins and ends in its bytes.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(from, to)| (from as u64, &self.bytes[from..*to]))
+    }
+}
+
+fn seal_part(
+    part: &mut [u8],
+    head: &Head,
+    [batch, index, entries, noted, flags]: [u64; 5],
+    chain: u32,
+) -> u32 {
+    let body = crc32fast::hash(&part[HEAD_BYTES..]);
+    let (bytes, [uuid0, uuid1]) = (part.len() as u64, head.uuid);
+    put(part, 0, &[PART_MAGIC, head.salt, uuid0, uuid1, batch, index, entries, bytes, noted]);
+    put(&mut part[..HEAD_BYTES], 72, &[u64::from(chain) | u64::from(body) << 32, flags, 0]);
+    seal(&mut part[..HEAD_BYTES], HEAD_CRC_AT)
+}
+
+/// The head of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PartHead {
+    salt: u64,
+    uuid: [u64; 2],
+    batch: u64,
+    index: u64,
+    entries: u64,
+    bytes: u64,
+    noted: u64,
+    chain: u32,
+    body_crc: u32,
+    flags: u64,
+    crc: u32,
+}
+
+impl PartHead {
+    fn read(block: &[u8]) -> Option<PartHead> {
+        let head = &block[..HEAD_BYTES];
+        if word(head, 0) != PART_MAGIC {
+            return None;
+        }
+        let crc = is_sealed(head, HEAD_CRC_AT)?;
+        let at = |at: usize| word(head, at);
+        let (entries, bytes) = (at(48), at(56));
+        let fits = entries <= PART_ENTRIES as u64 && bytes <= PART_BYTES_MAX as u64;
+        if !fits || bytes < part_bytes(entries as usize) as u64 || bytes % BLOCK_BYTES as u64 != 0 {
+            return None;
+        }
+        Some(PartHead {
+            salt: at(8),
+            uuid: [at(16), at(24)],
+            batch: at(32),
+            index: at(40) & u64::from(u32::MAX),
+            entries,
+            bytes,
+            noted: at(64),
+            chain: at(72) as u32,
+            body_crc: (at(72) >> 32) as u32,
+            flags: at(80),
+            crc,
+        })
+    }
+
+    fn continues(&self, head: &Head, at: Position, index: u64) -> bool {
+        (self.salt, self.uuid) == (head.salt, head.uuid)
+            && (self.batch, self.index, self.chain) == (at.batch + 1, index, at.chain)
+    }
+}
+
+/// Takes a line of a batch, and where it lies in the pool.
+pub(super) type Take<'a> = &'a mut dyn FnMut(u64, &Line) -> Result<()>;
+
+/// Reads and writes the ring of a disk.
+pub(super) struct Ring<'a, D> {
+    pub(super) disk: &'a D,
+    pub(super) ring_bytes: u64,
+}
+
+impl<D: LiveDisk> Ring<'_, D> {
+    /// Runs `f` for the pieces of `bytes` bytes from `place` on: where they lie in the area, and which of the bytes.
+    fn pieces(
+        &self,
+        place: u64,
+        bytes: usize,
+        mut f: impl FnMut(u64, std::ops::Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let off = place % self.ring_bytes;
+        let straight = ((self.ring_bytes - off) as usize).min(bytes);
+        f(RING_OFF + off, 0..straight)?;
+        if straight < bytes { f(RING_OFF, straight..bytes) } else { Ok(()) }
+    }
+
+    /// Writes bytes, durably.
+    pub(super) fn write(&self, place: u64, bytes: &[u8]) -> io::Result<()> {
+        self.pieces(place, bytes.len(), |off, range| self.disk.write_log(off, &bytes[range]))
+    }
+
+    fn read(&self, place: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.pieces(place, bytes.len(), |off, range| self.disk.read_log(off, &mut bytes[range]))
+    }
+
+    /// The batch behind `at`, if there is one: the position behind it. Its lines go to `take`, if they are wanted.
+    pub(super) fn batch(
+        &self,
+        head: &Head,
+        at: Position,
+        take: Option<Take<'_>>,
+    ) -> Result<Option<Position>> {
+        let failed = |e| reading(self.disk, e);
+        let mut bodies = take.is_some().then(Vec::new);
+        let mut end = at;
+        for index in 0.. {
+            let mut block = vec![0; BLOCK_BYTES];
+            // No batch is longer than the ring.
+            if end.place - at.place > self.ring_bytes - BLOCK_BYTES as u64 {
+                return Ok(None);
+            }
+            self.read(end.place, &mut block).map_err(failed)?;
+            let Some(part) = PartHead::read(&block) else { return Ok(None) };
+            let before = Position { chain: end.chain, ..at };
+            if !part.continues(head, before, index) || part.bytes > self.ring_bytes {
+                return Ok(None);
+            }
+            if let Some(bodies) = &mut bodies {
+                let mut bytes = vec![0; part.bytes as usize];
+                self.read(end.place, &mut bytes).map_err(failed)?;
+                if crc32fast::hash(&bytes[HEAD_BYTES..]) != part.body_crc {
+                    return Ok(None);
+                }
+                bodies.push((part, bytes));
+            }
+            end = Position { place: end.place + part.bytes, chain: part.crc, ..at };
+            if part.flags & FINAL != 0 {
+                break;
+            }
+        }
+        let end = Position { batch: at.batch + 1, ..end };
+        if let (Some(bodies), Some(take)) = (bodies, take) {
+            for (part, bytes) in bodies {
+                if part.flags & SPILLED == 0 {
+                    each_entry(&bytes, part.entries, take)?;
+                } else if !self.spilled(end.batch, &bytes, take)? {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(end))
+    }
+
+    /// Takes the lines of a spill file that the part in `bytes` names; false if it is not the one.
+    fn spilled(&self, batch: u64, bytes: &[u8], take: Take<'_>) -> Result<bool> {
+        let file = match self.disk.read_spill(batch) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let what =
+                    "a file of the log, durahash-….spill, is not beside the pool (its batch)";
+                return Err(Error::corrupt(what, batch));
+            }
+            Err(e) => return Err(reading(self.disk, e)),
+        };
+        let named = [word(bytes, HEAD_BYTES), word(bytes, HEAD_BYTES + 8)];
+        if named != [file.len() as u64, u64::from(crc32fast::hash(&file))] {
+            return Ok(false);
+        }
+        let mut rest = &file[..];
+        while let Some(part) = rest.get(..HEAD_BYTES).and_then(PartHead::read) {
+            let (bytes, behind) = rest.split_at((part.bytes as usize).min(rest.len()));
+            each_entry(bytes, part.entries, take)?;
+            rest = behind;
+        }
+        Ok(true)
+    }
+
+    /// True if a sound part of the ring, of whatever open, says that a batch behind `last` was noted.
+    pub(super) fn proves(&self, uuid: [u64; 2], last: u64) -> Result<bool> {
+        const CHUNK: usize = 1 << 20;
+        let mut buffer = Vec::new();
+        let mut off = 0;
+        while off < self.ring_bytes {
+            let bytes = aligned(&mut buffer, ((self.ring_bytes - off) as usize).min(CHUNK));
+            let read = self.disk.read_ring(RING_OFF + off, bytes);
+            read.map_err(|e| reading(self.disk, e))?;
+            let mut blocks = bytes.chunks_exact(BLOCK_BYTES);
+            if blocks.any(|block| {
+                word(block, 64) > last
+                    && PartHead::read(block)
+                        .is_some_and(|part| part.uuid == uuid && part.noted > last)
+            }) {
+                return Ok(true);
+            }
+            off += bytes.len() as u64;
+        }
+        Ok(false)
+    }
+}
+
+pub(super) fn reading<D: LiveDisk>(disk: &D, e: io::Error) -> Error {
+    Error::io("reading the log of the pool", disk.path().map(Into::into), e)
+}
+
+fn each_entry(part: &[u8], entries: u64, take: Take<'_>) -> Result<()> {
+    let entries = part[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(entries as usize);
+    for entry in entries {
+        take(word(entry, 0), &std::array::from_fn(|i| word(entry, 8 + i * 8)))?;
+    }
+    Ok(())
+}
+
+/// Lines by the pages that they lie in, to be written to the base a page at a time.
+#[derive(Default)]
+pub(super) struct Pages(BTreeMap<u64, Box<[u8]>>);
+
+impl Pages {
+    /// Pages that are gathered before they are written.
+    const MOST: usize = 4096;
+
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= Self::MOST
+    }
+
+    /// Puts a line into its page, which is read from the base first.
+    pub(super) fn put<D: LiveDisk>(&mut self, disk: &D, off: u64, line: &Line) -> Result<()> {
+        let page = off / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let bytes = match self.0.entry(page) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(none) => {
+                let len = (disk.region().len() - page).min(BLOCK_BYTES as u64);
+                let mut bytes = vec![0; len as usize].into_boxed_slice();
+                disk.read_pool(page, &mut bytes)?;
+                none.insert(bytes)
+            }
+        };
+        put(&mut bytes[(off - page) as usize..][..LINE_BYTES as usize], 0, line);
+        Ok(())
+    }
+
+    /// Writes them to the base, those that adjoin together.
+    pub(super) fn write<D: LiveDisk>(&mut self, disk: &D) -> io::Result<()> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut buffer = Vec::new();
+        let mut start = 0;
+        let mut flush = |start: u64, run: &mut Vec<u8>| {
+            if run.is_empty() {
+                return Ok(());
+            }
+            let bytes = aligned(&mut buffer, run.len());
+            bytes.copy_from_slice(run);
+            run.clear();
+            disk.write_pages(start, bytes)
+        };
+        for (page, bytes) in std::mem::take(&mut self.0) {
+            if page != start + run.len() as u64 || run.len() >= PART_BYTES_MAX {
+                flush(start, &mut run)?;
+                start = page;
+            }
+            run.extend_from_slice(&bytes);
+        }
+        flush(start, &mut run)
+    }
+}

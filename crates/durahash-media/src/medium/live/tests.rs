@@ -1,0 +1,266 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::*;
+use crate::medium::sim::{DiskImage, DiskStep, SimDisk};
+use crate::medium::{Medium, SyncMode};
+
+const POOL_BYTES: u64 = 64 << 10;
+const AREA_BYTES: u64 = 16 * 4096;
+
+fn empty(mode: SyncMode) -> (SimDisk, Live<SimDisk>) {
+    let disk = SimDisk::new(POOL_BYTES, AREA_BYTES, false);
+    let medium = disk.clone().create_live(mode, AREA_BYTES).unwrap();
+    medium.grow(POOL_BYTES).unwrap();
+    (disk, medium)
+}
+
+fn open(image: DiskImage, mode: SyncMode) -> Result<(SimDisk, Live<SimDisk>)> {
+    let disk = SimDisk::resume(image, Vec::new(), POOL_BYTES, false);
+    let medium = disk.clone().open_live(mode)?;
+    medium.begin()?;
+    Ok((disk, medium))
+}
+
+/// The disk after a loss of power: the live file is of another boot.
+fn power(mut image: DiskImage) -> DiskImage {
+    image.boot += 1;
+    image
+}
+
+fn word<M: Medium>(medium: &M, off: u64) -> &PmU64 {
+    medium.region().at(off).unwrap()
+}
+
+fn put<M: Medium>(medium: &M, line: u64, v: u64) {
+    medium.store(word(medium, line * 64), v);
+}
+
+fn get<M: Medium>(medium: &M, line: u64) -> u64 {
+    medium.load(word(medium, line * 64))
+}
+
+#[test]
+fn a_kill_loses_nothing_and_the_loss_of_power_what_no_snapshot_has() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    (1..20).for_each(|line| put(&medium, line, line));
+    medium.steps().write().unwrap();
+    (10..30).for_each(|line| put(&medium, line, 100 + line));
+    let image = disk.image();
+    let (_, killed) = open(image.clone(), SyncMode::INTERVAL).unwrap();
+    let want = |line: u64| if line < 10 { line } else { 100 + line };
+    assert!((1..30).all(|line| get(&killed, line) == want(line)));
+    let (_, lost) = open(power(image), SyncMode::INTERVAL).unwrap();
+    assert!((1..30).all(|line| get(&lost, line) == if line < 20 { line } else { 0 }));
+}
+
+#[test]
+fn what_was_drained_in_strict_survives_the_loss_of_power() {
+    let (disk, medium) = empty(SyncMode::Strict);
+    for line in 1..200 {
+        put(&medium, line, line);
+        medium.drain();
+        // Not drained: it may be there or not, but only with what came before.
+        put(&medium, 200, line);
+    }
+    let (_, lost) = open(power(disk.image()), SyncMode::Strict).unwrap();
+    assert!((1..200).all(|line| get(&lost, line) == line) && get(&lost, 200) == 198);
+    assert!(medium.log_stats().unwrap().checkpoints > 2, "the ring was gone round");
+}
+
+/// Processes that are killed over and over leave marks of any age; what comes after them is snapped and checkpointed.
+#[test]
+fn killed_over_and_over() {
+    let (mut disk, mut medium) = empty(SyncMode::INTERVAL);
+    let mut want = [0; 300];
+    for round in 0..600_u64 {
+        for i in 0..round % 7 {
+            let line = (round * 31 + i * 17) % 300;
+            want[line as usize] = round;
+            put(&medium, line + 1, round);
+        }
+        if round % 5 == 0 {
+            medium.steps().write().unwrap();
+        }
+        if round % 11 == 0 {
+            medium.steps().checkpoint().unwrap();
+        }
+        if round % 3 == 0 {
+            (disk, medium) = open(disk.image(), SyncMode::INTERVAL).unwrap();
+        }
+        if round % 50 == 0 {
+            medium.steps().write().unwrap();
+            (disk, medium) = open(power(disk.image()), SyncMode::INTERVAL).unwrap();
+        }
+        let wrong = (0..300).find(|line| get(&medium, line + 1) != want[*line as usize]);
+        assert_eq!(wrong, None, "round {round}");
+    }
+    assert!(medium.core.head().at.batch > 100);
+}
+
+/// More than the ring has room for, in one batch and in many, with and without a checkpoint that waits for it.
+#[test]
+fn a_batch_that_is_too_long_spills_and_a_full_ring_is_left_by_the_way_out() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    // Kept from taking snapshots by itself.
+    let lines = POOL_BYTES / 64 - 1;
+    let store = |v: u64| (1..=lines).for_each(|line| put(&medium, line, v * 10_000 + line));
+    for v in 1..6 {
+        store(v);
+        medium.steps().write().unwrap();
+        let (_, lost) = open(power(disk.image()), SyncMode::INTERVAL).unwrap();
+        assert!((1..=lines).all(|line| get(&lost, line) == v * 10_000 + line), "{v}");
+    }
+    let steps = disk.steps();
+    assert!(steps.iter().any(|step| matches!(step, DiskStep::Line { .. })));
+    medium.trim(POOL_BYTES).unwrap();
+    let closed = disk.image();
+    assert!(closed.spills.is_empty());
+    let (_, again) = open(power(closed), SyncMode::INTERVAL).unwrap();
+    assert!((1..=lines).all(|line| get(&again, line) == 50_000 + line));
+}
+
+#[test]
+fn a_batch_of_more_than_half_a_ring_lies_in_a_file() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    let ring = medium.core.head().ring_bytes;
+    let lines = ring / 2 / 72 + 20;
+    medium.core.pass(1, lines, || {
+        (1..=lines).for_each(|line| word(&medium, line * 64).store(line));
+    });
+    medium.steps().write().unwrap();
+    let image = disk.image();
+    assert_eq!(image.spills.len(), 1);
+    let (_, lost) = open(power(image.clone()), SyncMode::INTERVAL).unwrap();
+    assert!((1..=lines).all(|line| get(&lost, line) == line));
+    // Who moves a pool moves this file, too.
+    let without = DiskImage { spills: Default::default(), ..image };
+    let refused = open(power(without), SyncMode::INTERVAL).err().unwrap();
+    assert!(matches!(refused.kind(), ErrorKind::Corrupt { .. }), "{refused}");
+}
+
+#[test]
+fn a_live_image_that_is_not_the_pools_is_not_trusted() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    put(&medium, 1, 1);
+    medium.steps().write().unwrap();
+    let old = disk.image();
+    put(&medium, 1, 2);
+    medium.steps().write().unwrap();
+    put(&medium, 1, 3);
+    let now = disk.image();
+    let refused = |image: DiskImage| match open(image, SyncMode::INTERVAL) {
+        Err(e) => matches!(e.kind(), ErrorKind::NoLiveImage { .. }),
+        Ok(_) => false,
+    };
+    assert!(refused(DiskImage { live: None, ..now.clone() }), "deleted");
+    let other = |change: &dyn Fn(&mut crate::medium::sim::LiveState)| {
+        let mut image = now.clone();
+        change(Arc::make_mut(image.live.as_mut().unwrap()));
+        image
+    };
+    assert!(refused(other(&|live| live.name += 1)), "a copy");
+    assert!(refused(other(&|live| live.header[9] ^= 1)), "of another open");
+    assert!(refused(other(&|live| live.header[18] = 1)), "bad");
+    // An older pool in the place of this one: its log does not lead to the live image's state.
+    assert!(refused(DiskImage { live: now.live.clone(), ..old }));
+    let (_, whole) = open(now, SyncMode::INTERVAL).unwrap();
+    assert_eq!(get(&whole, 1), 3);
+}
+
+#[test]
+fn a_live_file_that_could_not_be_written_back_ends_it() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    put(&medium, 1, 1);
+    medium.steps().write().unwrap();
+    put(&medium, 1, 2);
+    disk.set_live_bad(true);
+    assert!(medium.steps().write().is_err() && medium.wait_until_durable().is_err());
+    let image = disk.image();
+    assert!(open(image.clone(), SyncMode::INTERVAL).is_err());
+    let (_, lost) = open(power(image), SyncMode::INTERVAL).unwrap();
+    assert_eq!(get(&lost, 1), 1);
+}
+
+#[test]
+fn damage_to_a_noted_batch_is_told_and_to_the_last_one_is_its_end() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    for v in 1..=3 {
+        put(&medium, v, v);
+        medium.steps().write().unwrap();
+    }
+    let image = power(disk.image());
+    let ring = 2 * 4096;
+    for (block, survives) in [(0, None), (1, None), (2, Some(2))] {
+        let mut damaged = image.clone();
+        damaged.area[ring + block * 4096 + 100] ^= 1;
+        match (open(damaged, SyncMode::INTERVAL), survives) {
+            (Err(e), None) => assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}"),
+            (Ok((_, medium)), Some(last)) => {
+                assert!((1..=3).all(|v| get(&medium, v) == if v <= last { v } else { 0 }));
+            }
+            (other, _) => panic!("block {block}: {:?}", other.err()),
+        }
+    }
+}
+
+/// Threads store the next number to one of their lines, and beside it how far they had seen the next thread come. Snapshots,
+/// checkpoints and losses of power meanwhile: what is left has a prefix of each thread's stores, and what these had seen.
+#[test]
+fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
+    const LINES: u64 = 61;
+    for (threads, mode, rounds) in [(2, SyncMode::INTERVAL, 60), (3, SyncMode::Strict, 30)] {
+        let (disk, medium) = empty(mode);
+        let counts: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+        let stop = AtomicBool::new(false);
+        let line_of = |thread: u64, n: u64| 1 + thread * LINES + n % LINES;
+        let check = |image: DiskImage| {
+            let (_, medium) = open(power(image), mode).unwrap();
+            let found = |thread: u64| {
+                let all = (0..LINES).map(|i| line_of(thread, i));
+                let newest = all.clone().max_by_key(|line| get(&medium, *line)).unwrap();
+                let n = get(&medium, newest);
+                for line in all {
+                    let i = (line - 1 - thread * LINES) % LINES;
+                    let want = if n >= i { n - (n - i) % LINES } else { 0 };
+                    assert_eq!(get(&medium, line), want, "no prefix of thread {thread} up to {n}");
+                }
+                (n, medium.load(word(&medium, newest * 64 + 8)))
+            };
+            let found: Vec<_> = (0..threads).map(found).collect();
+            for (thread, (_, seen)) in found.iter().enumerate() {
+                let (other, _) = found[(thread + 1) % found.len()];
+                assert!(other >= *seen, "thread {thread} had seen {seen}, there is {other}");
+            }
+        };
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                let (medium, counts, stop) = (&medium, &counts, &stop);
+                scope.spawn(move || {
+                    for n in 1.. {
+                        let other = &counts[((thread + 1) % threads) as usize];
+                        let seen = other.load(Ordering::Acquire);
+                        let off = line_of(thread, n) * 64;
+                        medium.store(word(medium, off + 8), seen);
+                        medium.store(word(medium, off), n);
+                        counts[thread as usize].store(n, Ordering::Release);
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            for round in 0..rounds {
+                let before: Vec<u64> = counts.iter().map(|n| n.load(Ordering::Acquire)).collect();
+                medium.sync(0, 0).unwrap();
+                if round % 4 == 0 {
+                    medium.steps().checkpoint().unwrap();
+                }
+                check(disk.image());
+                drop(before);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
