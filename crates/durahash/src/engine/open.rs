@@ -158,7 +158,7 @@ fn open_behind_log(
     open_on(settings, medium, required)
 }
 
-/// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
+/// The mode of a new pool for which none is asked. Behind a log it has four to seven times the inserts of
 /// the best log-structured store that does not sync, one by one, and nearly all of its own lookups, and
 /// the loss of power takes a moment instead of the pool (`docs/benchmarks.md`). Where that is no
 /// question, or a log would be most of the pool, there is

@@ -132,7 +132,8 @@ fn without_its_live_image_a_killed_pool_is_refused() {
         Err(e) => assert!(matches!(e.kind(), ErrorKind::NoLiveImage { .. }), "{e}"),
         Ok(_) => panic!("it was opened"),
     };
-    refused(Options::new().read_only(true));
+    let reader = Options::new().read_only(true).open::<Map<u64, u64>>(&path).unwrap_err();
+    assert!(matches!(reader.kind(), ErrorKind::InLiveImage), "{reader}");
     let live = live_file(dir.path());
     let kept = dir.path().join("kept");
     fs::rename(&live, &kept).unwrap();

@@ -270,8 +270,7 @@ impl OldLog {
 
     /// Why a reader cannot have such a pool, whose file is `file`.
     pub(in crate::medium) fn not_here(&self, file: FileId) -> ErrorKind {
-        let why = "it is in a live image that was not closed: open it for writing once";
-        if self.is_copied(file) { ErrorKind::Copied } else { ErrorKind::NoLiveImage { why } }
+        if self.is_copied(file) { ErrorKind::Copied } else { ErrorKind::InLiveImage }
     }
 
     /// True if that was of another file: this one, `file`, is a copy.

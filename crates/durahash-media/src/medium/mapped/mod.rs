@@ -560,8 +560,7 @@ impl Storage for Mapped {
         self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
             if old.is_in_image() {
-                let why = "it is in a live image that was not closed";
-                return Err(Error::from(ErrorKind::NoLiveImage { why }).at_path(self.file.path()));
+                return Err(Error::from(ErrorKind::InLiveImage).at_path(self.file.path()));
             }
             logged::begin_file(self, old)?;
             if old.is_private() {
