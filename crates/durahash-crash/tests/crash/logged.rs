@@ -15,7 +15,10 @@ fn every_cut_is_recovered() {
     for case in &cases {
         let mut tester = Tester::new(*case);
         for seed in seed(0).. {
-            if tester.looked.states + tester.looked.inside >= rounds / cases.len() as u64 {
+            let looked = tester.looked;
+            let enough = looked.states + looked.inside >= rounds / cases.len() as u64;
+            // A live image writes little in the mode interval: until the ring was gone round, too.
+            if enough && looked.inside > 0 && looked.blocks > 4 {
                 break;
             }
             tester.random(seed, OPS).unwrap();
