@@ -27,6 +27,8 @@ mod room;
 mod crew;
 mod group;
 
+mod background;
+
 mod memory;
 mod storage;
 

@@ -34,7 +34,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::Live;
-use super::background::Background;
+use super::background;
 use super::disk::{LiveDisk, clear_marks};
 use super::head::{FileName, LIVE_WORDS};
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -765,7 +765,7 @@ impl Live<LiveFiles> {
         if is_open_copy && !accept_suspect {
             return Err(Error::from(ErrorKind::Copied).at_path(live.path()));
         }
-        live.background = Some(Background::start(&live.core, mode));
+        live.background = Some(background::start(&live.core, mode));
         Ok(live)
     }
 }

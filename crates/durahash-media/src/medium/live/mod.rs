@@ -86,8 +86,8 @@ use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
+use crate::medium::background::Background;
 use crate::word::{OnMedia, PmU64};
-use background::Background;
 use open::Found;
 
 pub use disk::LiveDisk;

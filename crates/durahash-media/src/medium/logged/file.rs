@@ -48,7 +48,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::background::Background;
+use super::background;
 use super::disk::Disk;
 use super::format::{BLOCK_BYTES, Layout, Line};
 use super::old::{
@@ -413,7 +413,7 @@ impl Logged<FileDisk> {
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
         let disk = FileDisk::new(file, &old, !strict, private_bytes_max)?;
         let mut logged = Logged::over(disk, old.found, strict)?;
-        logged.background = Some(Background::start(&logged.log, mode));
+        logged.background = Some(background::start(&logged.log, mode));
         Ok(logged)
     }
 }

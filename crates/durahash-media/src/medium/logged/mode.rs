@@ -51,6 +51,15 @@ impl SyncMode {
         }
     }
 
+    /// How long after a change it is written by a thread in the background, if one does so.
+    pub(in crate::medium) fn every(self) -> Option<Duration> {
+        match self {
+            // A shorter interval would make a thread that never rests.
+            SyncMode::Interval(every) => Some(every.max(Duration::from_millis(1))),
+            SyncMode::Process | SyncMode::Strict => None,
+        }
+    }
+
     /// Refuses a mode that is without a log.
     pub(in crate::medium) fn is_strict(self) -> Result<bool, Error> {
         match self {

@@ -452,7 +452,7 @@ fn a_line_is_written_after_the_interval_and_at_once_where_no_thread_would() {
     for (every, hour) in [(Duration::from_millis(1), false), (Duration::from_secs(3600), true)] {
         let mode = SyncMode::Interval(every);
         let (_disk, mut medium) = empty(AREA_BYTES, mode);
-        medium.background = Some(Background::start(&medium.log, mode));
+        medium.background = Some(background::start(&medium.log, mode));
         medium.log.write_due();
         let log = Arc::clone(&medium.log);
         let is_written = || log.is_durable(log.next());
@@ -480,7 +480,7 @@ fn a_line_is_written_after_the_interval_and_at_once_where_no_thread_would() {
 fn a_line_that_is_staged_while_the_system_refuses_a_thread_is_written_too() {
     let mode = SyncMode::Interval(Duration::from_secs(3600));
     let (_disk, mut medium) = empty(AREA_BYTES, mode);
-    medium.background = Some(Background::start(&medium.log, mode));
+    medium.background = Some(background::start(&medium.log, mode));
     medium.log.write_due();
     let log = Arc::clone(&medium.log);
     let mut log = Some(log);
