@@ -219,6 +219,12 @@ pub(crate) fn data_from(file: &File, off: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Has the system read a part of a file ahead, if it can.
+pub(crate) fn will_read(file: &File, off: u64, bytes: u64) {
+    let bytes = std::num::NonZeroU64::new(bytes);
+    let _ = rustix::fs::fadvise(file, off, bytes, rustix::fs::Advice::WillNeed);
+}
+
 /// Bytes on the file system of a file that this process may take; the largest number where it has no bound.
 pub(crate) fn space_left(file: &File) -> u64 {
     space(file, |stat| stat.f_bavail)

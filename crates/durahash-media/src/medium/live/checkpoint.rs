@@ -144,7 +144,7 @@ impl<D: LiveDisk> Core<D> {
 
     /// The lines of the batches from the head up to `to`.
     fn each_line(&self, head: &Head, to: Position, take: Take<'_>) -> Result<()> {
-        let ring = Ring { disk: &self.disk, ring_bytes: head.ring_bytes };
+        let ring = Ring::of(&self.disk, head);
         let mut at = head.at;
         while at.batch < to.batch {
             at = ring.batch(head, at, Some(take))?.ok_or_else(|| {
@@ -161,10 +161,10 @@ impl<D: LiveDisk> Core<D> {
         if self.head().at.batch == last.batch {
             return Ok(());
         }
-        self.way_out(&mut base, last, self.head().ring_bytes).map_err(io_of)
+        self.way_out(&mut base, last).map_err(io_of)
     }
 
-    fn way_out(&self, base: &mut Base, last: Position, ring_bytes: u64) -> Result<()> {
+    fn way_out(&self, base: &mut Base, last: Position) -> Result<()> {
         base.ways_out += 1;
         let head = self.head();
         let (mut pages, end) = (Pages::default(), self.disk.region().len());
@@ -173,14 +173,15 @@ impl<D: LiveDisk> Core<D> {
                 return Ok(());
             }
             if pages.is_full() {
-                pages.write(&self.disk).map_err(|e| self.writing(e))?;
+                pages.write(&self.disk)?;
             }
-            pages.put(&self.disk, off, line)
+            pages.put(off, line);
+            Ok(())
         })?;
-        pages.write(&self.disk).map_err(|e| self.writing(e))?;
+        pages.write(&self.disk)?;
         self.disk.sync_data().map_err(|e| self.writing(e))?;
         base.noted_before = None;
-        self.move_head(Head { at: last, ring_bytes, ..head })
+        self.move_head(Head { at: last, ..head })
     }
 
     /// The live file is damaged: there is no batch of it, and no later process trusts it.
@@ -235,11 +236,16 @@ impl<D: LiveDisk> Core<D> {
         self.wanted_ring().is_some_and(|wanted| wanted > lock(&self.base).refused)
     }
 
-    /// Lets the ring have more of its area, if the pool has grown: while no snapshot is taken, and with nothing in the ring.
+    /// Lets the ring have more of its area, if the pool has grown: when what counts lies in one lap, so that all of it is at
+    /// the same place of the longer ring.
     pub(super) fn extend(&self) {
         let Some(wanted) = self.wanted_ring() else { return };
-        let had = self.head().ring_bytes;
-        match self.disk.fill_log(RING_OFF + had, RING_OFF + wanted) {
+        let in_one_lap = |head: &Head, end: u64| end <= head.lap().end;
+        let head = self.head();
+        if !in_one_lap(&head, self.end.load(Ordering::Acquire)) {
+            return;
+        }
+        match self.disk.fill_log(RING_OFF + head.ring_bytes, RING_OFF + wanted) {
             Ok(()) => {}
             Err(e) if sys::is(&e, rustix::io::Errno::IO) => return self.fail(&e),
             // Each try takes the last space of a disk for a moment.
@@ -249,12 +255,16 @@ impl<D: LiveDisk> Core<D> {
             }
         }
         let taker = lock(&self.taker);
-        let mut base = lock(&self.base);
-        if self.has_failed() {
+        let _base = lock(&self.base);
+        let head = self.head();
+        if self.has_failed() || !in_one_lap(&head, taker.last.place) {
             return;
         }
-        if let Err(e) = self.way_out(&mut base, taker.last, wanted) {
-            self.fail(&io_of(e));
+        let (start, generation) = (head.lap().start, head.generation + 1);
+        let next = Head { generation, start, ring_bytes: wanted, ..head };
+        match self.write_head(&next) {
+            Ok(()) => self.set_head(next),
+            Err(e) => self.fail(&io_of(e)),
         }
     }
 }

@@ -81,6 +81,9 @@ pub trait LiveDisk: Disk {
     /// The system's error.
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Says that a page of the base will be read soon.
+    fn will_read(&self, _off: u64) {}
+
     /// Writes a spill file, durably.
     ///
     /// # Errors

@@ -698,6 +698,10 @@ impl LiveDisk for LiveFiles {
         written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))
     }
 
+    fn will_read(&self, off: u64) {
+        sys::will_read(self.view.file(), off, BLOCK_BYTES as u64);
+    }
+
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
         let (path, new) =
             (self.spill_path(batch), self.pool_dir.join(self.file_id().live_name() + ".spill"));

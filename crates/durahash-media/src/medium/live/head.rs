@@ -7,15 +7,17 @@
 //! +------+------+---------- ... ----------------+----------- ... ----------+
 //!
 //! head    0  "DURALIVE"     8 generation   16 uuid (2)   32 salt   40 batch   48 place
-//!        56  chain (bits 0-31), CRC of the head's 136 bytes without this half word (bits 32-63)
+//!        56  chain (bits 0-31), CRC of the head's 144 bytes without this half word (bits 32-63)
 //!        64  closed (bit 0), bad (bit 1)   72 bytes of the ring    80 boot id (2)
 //!        96  live file: device, inode, time at which it was made   120 next line of a log of lines: below
-//!       128  the pool's file, as the superblock names it
+//!       128  the pool's file, as the superblock names it        136 place at which the ring begins
 //! ```
 //!
 //! The heads of an area are those of a [line log](crate::medium::logged) or of a ring. They lie at the same places,
 //! count the same generations, and the newest sound one says what the area holds: it changes its kind while nothing counts
 //! in it. A ring keeps the number of the next line of a line log, as lines are numbered once in a pool's life.
+
+use std::ops::Range;
 
 use crate::identity::FileId;
 use crate::medium::logged::format::{BLOCK_BYTES, is_sealed, put, seal, word};
@@ -23,7 +25,7 @@ use crate::word::PmU64;
 
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALIVE");
 /// Bytes of a head that mean something: one sector has them all.
-const HEAD_BYTES: usize = 136;
+const HEAD_BYTES: usize = 144;
 const HEAD_CRC_AT: usize = 56;
 const CLOSED: u64 = 1;
 const BAD: u64 = 2;
@@ -59,6 +61,8 @@ pub(in crate::medium) struct Head {
     pub(super) salt: u64,
     pub(super) at: Position,
     pub(in crate::medium) ring_bytes: u64,
+    /// The place that lies at the ring's beginning, as all do that are whole rings behind it.
+    pub(super) start: u64,
     /// The base is the whole pool.
     pub(in crate::medium) closed: bool,
     /// The live file had an error when it was written back.
@@ -84,14 +88,21 @@ impl Head {
     ) -> Head {
         let at = Position { batch: generation << 32, place: 0, chain: 0 };
         let (boot, live) = ([0; 2], FileName::default());
-        let (salt, closed, bad) = (0, true, false);
+        let (salt, start, closed, bad) = (0, 0, true, false);
         let pool = FileId::default();
-        Head { generation, uuid, salt, at, ring_bytes, closed, bad, boot, live, line, pool }
+        Head { generation, uuid, salt, at, ring_bytes, start, closed, bad, boot, live, line, pool }
     }
 
     /// This head, and one that says the same and is written before it, to the other place.
     pub(super) fn pair(self) -> [Head; 2] {
         [Head { generation: self.generation - 1, ..self }, self]
+    }
+
+    /// Where the lap begins in which the first byte lies that counts, and where that of the next one does.
+    pub(super) fn lap(&self) -> Range<u64> {
+        let laps = (self.at.place - self.start) / self.ring_bytes;
+        let start = self.start + laps * self.ring_bytes;
+        start..start + self.ring_bytes
     }
 
     /// Where this head is written: the other one stays.
@@ -101,13 +112,14 @@ impl Head {
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES];
-        let Head { generation, uuid, salt, at, ring_bytes, boot, live, line, pool, .. } = self;
+        let Head { generation, uuid, salt, at, ring_bytes, start, boot, live, line, pool, .. } =
+            self;
         put(&mut bytes, 0, &[HEAD_MAGIC, generation, uuid[0], uuid[1], salt, at.batch, at.place]);
         let flags = CLOSED * u64::from(self.closed) + BAD * u64::from(self.bad);
         let FileName([device, inode, made]) = live;
         let rest = [u64::from(at.chain), flags, ring_bytes, boot[0], boot[1]];
         put(&mut bytes, HEAD_CRC_AT, &rest);
-        put(&mut bytes[..HEAD_BYTES], 96, &[device, inode, made, line, pool.0]);
+        put(&mut bytes[..HEAD_BYTES], 96, &[device, inode, made, line, pool.0, start]);
         let _ = seal(&mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
         bytes
     }
@@ -121,7 +133,7 @@ impl Head {
         is_sealed(bytes, HEAD_CRC_AT)?;
         let at = |at: usize| word(bytes, at);
         // No pool lives so long; sums with them do not overflow.
-        if [at(8), at(40), at(48), at(120)].iter().any(|v| *v >= COUNT_MAX) {
+        if [at(8), at(40), at(48), at(120)].iter().any(|v| *v >= COUNT_MAX) || at(136) > at(48) {
             return None;
         }
         let ring_bytes = at(72);
@@ -135,6 +147,7 @@ impl Head {
             salt: at(32),
             at: Position { batch: at(40), place: at(48), chain: at(HEAD_CRC_AT) as u32 },
             ring_bytes,
+            start: at(136),
             closed: at(64) & CLOSED != 0,
             bad: at(64) & BAD != 0,
             boot: [at(80), at(88)],
@@ -262,6 +275,7 @@ mod tests {
             salt: 99,
             at: Position { batch: 41, place: 5 << 12, chain: 77 },
             ring_bytes: 64 << 10,
+            start: 1 << 12,
             closed: false,
             bad: true,
             boot: [1, 2],
@@ -280,6 +294,15 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Head::from_bytes(&damaged, 1 << 20), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_lap_has_the_place_of_the_head() {
+        for (start, place, from) in [(1, 5, 1), (1, 16, 1), (1, 17, 17), (0, 33, 32), (0, 32, 32)] {
+            let at = Position { place: place << 12, ..head().at };
+            let head = Head { start: start << 12, at, ..head() };
+            assert_eq!(head.lap(), from << 12..(from + 16) << 12);
         }
     }
 

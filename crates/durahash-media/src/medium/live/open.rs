@@ -80,7 +80,7 @@ pub(super) fn look<D: LiveDisk>(disk: &D, head: &Head, accept_suspect: bool) -> 
     {
         return Err(ErrorKind::NoLiveImage { why }.into());
     }
-    let ring = Ring { disk, ring_bytes: head.ring_bytes };
+    let ring = Ring::of(disk, head);
     let (to, pages) = &mut found;
     loop {
         let behind = ring.batch(
@@ -129,7 +129,7 @@ fn trust<D: LiveDisk>(disk: &D, head: &Head) -> Result<Result<Noted, &'static st
     if noted.bad || head.bad || disk.check_live().is_err() {
         return Ok(Err("its live image could not be written to its disk"));
     }
-    let ring = Ring { disk, ring_bytes: head.ring_bytes };
+    let ring = Ring::of(disk, head);
     let step = |at| {
         let mut ignore = |_, _: &_| Ok(());
         let bodies = noted.mount != disk.mount();

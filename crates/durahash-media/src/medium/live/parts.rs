@@ -10,12 +10,11 @@
 //! ```
 //!
 //! A chain is the CRC of the head of the part before it, which has that of its body in it. **A batch counts only if
-//! all its parts up to the final one are sound and chained.** A part lies at its place modulo the ring's length,
-//! and may go on at the ring's beginning. A batch that is longer than half the ring goes to a file of its own, which holds the
+//! all its parts up to the final one are sound and chained.** A part lies at its place, from the ring's first on, modulo the ring's
+//! length, and may go on at the ring's beginning. A batch that is longer than half the ring goes to a file of its own, which holds the
 //! parts; one final part in the ring names it.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 
 use super::disk::LiveDisk;
@@ -217,11 +216,16 @@ pub(super) type Take<'a> = &'a mut dyn FnMut(u64, &Line) -> Result<()>;
 
 /// Reads and writes the ring of a disk.
 pub(super) struct Ring<'a, D> {
-    pub(super) disk: &'a D,
-    pub(super) ring_bytes: u64,
+    disk: &'a D,
+    ring_bytes: u64,
+    start: u64,
 }
 
-impl<D: LiveDisk> Ring<'_, D> {
+impl<'a, D: LiveDisk> Ring<'a, D> {
+    pub(super) fn of(disk: &'a D, head: &Head) -> Self {
+        Ring { disk, ring_bytes: head.ring_bytes, start: head.start }
+    }
+
     /// Runs `f` for the pieces of `bytes` bytes from `place` on: where they lie in the area, and which of the bytes.
     fn pieces(
         &self,
@@ -229,7 +233,7 @@ impl<D: LiveDisk> Ring<'_, D> {
         bytes: usize,
         mut f: impl FnMut(u64, std::ops::Range<usize>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let off = place % self.ring_bytes;
+        let off = (place - self.start) % self.ring_bytes;
         let straight = ((self.ring_bytes - off) as usize).min(bytes);
         f(RING_OFF + off, 0..straight)?;
         if straight < bytes { f(RING_OFF, straight..bytes) } else { Ok(()) }
@@ -353,7 +357,13 @@ fn each_entry(part: &[u8], entries: u64, take: Take<'_>) -> Result<()> {
 
 /// Lines by the pages that they lie in, to be written to the base a page at a time.
 #[derive(Default)]
-pub(super) struct Pages(BTreeMap<u64, Box<[u8]>>);
+pub(super) struct Pages(BTreeMap<u64, Page>);
+
+/// A page of the base: lines that it is to have, and which of its lines these are.
+struct Page {
+    bytes: Box<[u8; BLOCK_BYTES]>,
+    has: u64,
+}
 
 impl Pages {
     /// Pages that are gathered before they are written.
@@ -363,27 +373,23 @@ impl Pages {
         self.0.len() >= Self::MOST
     }
 
-    /// Puts a line into its page, which is read from the base first.
-    pub(super) fn put<D: LiveDisk>(&mut self, disk: &D, off: u64, line: &Line) -> Result<()> {
+    pub(super) fn put(&mut self, off: u64, line: &Line) {
         let page = off / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let bytes = match self.0.entry(page) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(none) => {
-                let len = (disk.region().len() - page).min(BLOCK_BYTES as u64);
-                let mut bytes = vec![0; len as usize].into_boxed_slice();
-                disk.read_pool(page, &mut bytes)?;
-                none.insert(bytes)
-            }
-        };
+        let none = || Page { bytes: Box::new([0; BLOCK_BYTES]), has: 0 };
+        let Page { bytes, has } = self.0.entry(page).or_insert_with(none);
         put(&mut bytes[(off - page) as usize..][..LINE_BYTES as usize], 0, line);
-        Ok(())
+        *has |= 1 << ((off - page) / LINE_BYTES);
     }
 
-    /// Writes them to the base, those that adjoin together.
-    pub(super) fn write<D: LiveDisk>(&mut self, disk: &D) -> io::Result<()> {
-        let mut run: Vec<u8> = Vec::new();
-        let mut buffer = Vec::new();
-        let mut start = 0;
+    /// Writes them to the base, those that adjoin together. The lines that they lack are read from there; the disk is asked for
+    /// all of these pages before it is waited for the first.
+    pub(super) fn write<D: LiveDisk>(&mut self, disk: &D) -> Result<()> {
+        let writing = |e| Error::io("writing the log of the pool", disk.path().map(Into::into), e);
+        let pages = std::mem::take(&mut self.0);
+        let end = disk.region().len();
+        let lacking = |page: &Page| page.has != u64::MAX;
+        pages.iter().filter(|(_, page)| lacking(page)).for_each(|(off, _)| disk.will_read(*off));
+        let (mut run, mut buffer, mut start) = (Vec::new(), Vec::new(), 0);
         let mut flush = |start: u64, run: &mut Vec<u8>| {
             if run.is_empty() {
                 return Ok(());
@@ -391,14 +397,25 @@ impl Pages {
             let bytes = aligned(&mut buffer, run.len());
             bytes.copy_from_slice(run);
             run.clear();
-            disk.write_pages(start, bytes)
+            disk.write_pages(start, bytes).map_err(writing)
         };
-        for (page, bytes) in std::mem::take(&mut self.0) {
-            if page != start + run.len() as u64 || run.len() >= PART_BYTES_MAX {
+        for (off, page) in pages {
+            if off != start + run.len() as u64 || run.len() >= PART_BYTES_MAX {
                 flush(start, &mut run)?;
-                start = page;
+                start = off;
             }
-            run.extend_from_slice(&bytes);
+            let len = (end - off).min(BLOCK_BYTES as u64) as usize;
+            let at = run.len();
+            run.resize(at + len, 0);
+            if lacking(&page) {
+                disk.read_pool(off, &mut run[at..])?;
+            }
+            let lines = run[at..].chunks_mut(LINE_BYTES as usize);
+            for (i, (line, new)) in lines.zip(page.bytes.chunks(LINE_BYTES as usize)).enumerate() {
+                if page.has >> i & 1 == 1 {
+                    line.copy_from_slice(&new[..line.len()]);
+                }
+            }
         }
         flush(start, &mut run)
     }

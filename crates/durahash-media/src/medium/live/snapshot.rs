@@ -162,7 +162,7 @@ impl<D: LiveDisk> Core<D> {
         if let Some(spill) = &sealed.spill {
             self.disk.write_spill(sealed.end.batch, spill)?;
         }
-        let ring = Ring { disk: &self.disk, ring_bytes: head.ring_bytes };
+        let ring = Ring::of(&self.disk, &head);
         for (at, part) in sealed.parts() {
             ring.write(last.place + at, part)?;
             self.counts.writes.fetch_add(1, Ordering::Relaxed);

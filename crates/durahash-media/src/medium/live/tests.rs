@@ -140,6 +140,38 @@ fn a_batch_of_more_than_half_a_ring_lies_in_a_file() {
     assert!(matches!(refused.kind(), ErrorKind::Corrupt { .. }), "{refused}");
 }
 
+/// What the ring holds stays at its place when it gets longer, wherever in a lap it lies.
+#[test]
+fn a_ring_gets_longer_around_what_it_holds() {
+    for before in 0..20 {
+        let disk = SimDisk::new(POOL_BYTES, 2 * AREA_BYTES, false);
+        let medium = disk.clone().create_live(SyncMode::INTERVAL, AREA_BYTES).unwrap();
+        medium.grow(POOL_BYTES).unwrap();
+        let short = medium.core.head().ring_bytes;
+        let put_all = |v: u64| {
+            (1..=3).for_each(|line| put(&medium, line, v * 10 + line));
+            medium.steps().write().unwrap();
+            for image in [disk.image(), power(disk.image())] {
+                let (_, found) = open(image, SyncMode::INTERVAL).unwrap();
+                assert!((1..=3).all(|line| get(&found, line) == v * 10 + line), "{before} {v}");
+            }
+        };
+        for v in 0..before {
+            put_all(v);
+            if v % 3 == 0 {
+                assert!(medium.core.checkpoint());
+            }
+        }
+        let head = medium.core.head();
+        let in_one_lap = medium.core.end.load(Ordering::Relaxed) <= head.lap().end;
+        medium.core.extend();
+        let got_longer = medium.core.head().ring_bytes > short;
+        assert_eq!(got_longer, in_one_lap);
+        assert_eq!(medium.core.head().at, head.at, "nothing was written to the base for it");
+        (before..before + 40).for_each(put_all);
+    }
+}
+
 #[test]
 fn a_live_image_that_is_not_the_pools_is_not_trusted() {
     let (disk, medium) = empty(SyncMode::INTERVAL);
@@ -215,7 +247,7 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
         let counts: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
         let stop = AtomicBool::new(false);
         let line_of = |thread: u64, n: u64| 1 + thread * LINES + n % LINES;
-        let check = |image: DiskImage| {
+        let check = |image: DiskImage, before: &[u64]| {
             let (_, medium) = open(power(image), mode).unwrap();
             let found = |thread: u64| {
                 let all = (0..LINES).map(|i| line_of(thread, i));
@@ -229,7 +261,12 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
                 (n, medium.load(word(&medium, newest * 64 + 8)))
             };
             let found: Vec<_> = (0..threads).map(found).collect();
-            for (thread, (_, seen)) in found.iter().enumerate() {
+            for (thread, (n, seen)) in found.iter().enumerate() {
+                assert!(
+                    *n >= before[thread],
+                    "thread {thread} had come to {}: {n}",
+                    before[thread]
+                );
                 let (other, _) = found[(thread + 1) % found.len()];
                 assert!(other >= *seen, "thread {thread} had seen {seen}, there is {other}");
             }
@@ -257,8 +294,7 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
                 if round % 4 == 0 {
                     medium.steps().checkpoint().unwrap();
                 }
-                check(disk.image());
-                drop(before);
+                check(disk.image(), &before);
             }
             stop.store(true, Ordering::Relaxed);
         });
