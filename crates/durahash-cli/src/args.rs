@@ -345,6 +345,9 @@ pub(crate) struct File {
     /// Read the whole pool first, and refuse it if a block does not have its check word
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Directory of the live image of a pool that was killed [default: the pool's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) live_dir: Option<PathBuf>,
 }
 
 /// Options of all writing commands.

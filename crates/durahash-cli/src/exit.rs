@@ -124,7 +124,6 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Corrupt { .. }
         | ErrorKind::PowerLoss
         | ErrorKind::Copied
-        | ErrorKind::InLiveImage
         | ErrorKind::NoLiveImage { .. }
         | ErrorKind::NotANode { .. }
         | ErrorKind::Region { .. } => Exit::Corrupt,
@@ -172,17 +171,9 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
         ErrorKind::Full { limit: Limit::Holes, .. } => return None,
         ErrorKind::Full { limit, .. } => make_room(limit),
         ErrorKind::Locked => "try again when it has been closed",
-        ErrorKind::InLiveImage => {
-            return Some(format!("any command that writes does so, as `durahash put {pool} …`"));
-        }
-        ErrorKind::NoLiveImage { .. } => {
-            return Some(format!(
-                "with `Options::accept_suspect` the library opens {pool} as it is on the disk"
-            ));
-        }
         ErrorKind::NoMap { .. } => return Some(format!("`durahash maps {pool}` lists its maps")),
         ErrorKind::Exists => "take another name, or remove the file first",
-        ErrorKind::PowerLoss | ErrorKind::Copied => {
+        ErrorKind::PowerLoss | ErrorKind::Copied | ErrorKind::NoLiveImage { .. } => {
             return Some(format!(
                 "`durahash dump --accept-suspect {pool}` saves what is there, and get, stats and \
                  check take --accept-suspect too"

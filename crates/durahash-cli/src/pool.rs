@@ -98,7 +98,7 @@ fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
 /// How a pool is opened to be read, by as many commands at a time as like to.
 pub(crate) fn read_options(args: &File) -> Options {
     let options = Options::new().read_only(true).verify(args.verify);
-    options.accept_suspect(args.accept_suspect)
+    in_dir(options.accept_suspect(args.accept_suspect), args.live_dir.as_ref())
 }
 
 /// Opens a map of a pool for a command that only reads.
@@ -171,6 +171,13 @@ fn options(new: &New) -> Options {
     }
 }
 
+fn in_dir(options: Options, live_dir: Option<&std::path::PathBuf>) -> Options {
+    match live_dir {
+        Some(dir) => options.live_dir(dir.clone()),
+        None => options,
+    }
+}
+
 fn in_mode(options: Options, write: &Write) -> Options {
     let options = options.verify(write.verify);
     let options = match write.cache {
@@ -181,10 +188,7 @@ fn in_mode(options: Options, write: &Write) -> Options {
         Some(live_image) => options.live_image(live_image),
         None => options,
     };
-    let options = match &write.live_dir {
-        Some(dir) => options.live_dir(dir.clone()),
-        None => options,
-    };
+    let options = in_dir(options, write.live_dir.as_ref());
     match write.durability {
         Some(mode) => options.sync_mode(mode),
         None => options,

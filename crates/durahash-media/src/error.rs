@@ -121,8 +121,6 @@ pub enum ErrorKind {
         /// Why it cannot be used.
         why: &'static str,
     },
-    /// The pool was not closed and lies in a live image, which a reader cannot use: it is to be opened for writing once.
-    InLiveImage,
     /// DAX was asked for and the file system does not offer it.
     NoDax,
     /// A key or value is larger than the pool can take.
@@ -397,11 +395,6 @@ impl fmt::Display for Error {
                 f,
                 "the pool was not closed, and {why}; accept_suspect opens the state that is on the disk, \
                  without the last moments before the kill"
-            ),
-            ErrorKind::InLiveImage => write!(
-                f,
-                "the pool was not closed and is still in its live image, which a reader cannot use; open it for \
-                 writing once"
             ),
             ErrorKind::NoDax => write!(
                 f,

@@ -63,8 +63,8 @@ pub use medium::process;
 pub use medium::sim;
 pub use medium::{
     BLOCK_BYTES, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, FileName, LINE_BYTES,
-    LIVE_WORDS, Line, Live, LiveDisk, LogStats, Logged, Mapped, MappedOptions, Medium, Memory,
-    Region, Storage, SyncMode,
+    LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged, Mapped, MappedOptions, Medium,
+    Memory, Region, Storage, SyncMode,
 };
 #[cfg(not(loom))]
 pub use medium::{SharedHeader, SharedRegion};

@@ -53,7 +53,7 @@ pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
 pub use line::{BLOCK_BYTES, LINE_BYTES};
 #[cfg(not(loom))]
 pub use live::LiveFiles;
-pub use live::{FileName, LIVE_WORDS, Live, LiveDisk};
+pub use live::{FileName, LIVE_WORDS, Live, LiveDisk, LiveSource};
 #[cfg(not(loom))]
 pub(crate) use logged::{
     AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSIONS, LogSpace, TABLES, TABLES_OFF, end_of_log,

@@ -170,8 +170,8 @@ pub(crate) fn open_direct_write(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file to be read and written, if its name is not a link.
-pub(crate) fn open_no_link(path: &Path) -> io::Result<File> {
-    open_with(OpenOptions::new().read(true).write(true), OFlags::NOFOLLOW, path)
+pub(crate) fn open_no_link(path: &Path, to_write: bool) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true).write(to_write), OFlags::NOFOLLOW, path)
 }
 
 /// The error that the system had when it wrote pages of this open file back, if it has not told it yet. Waits for a page of

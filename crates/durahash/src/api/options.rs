@@ -227,11 +227,11 @@ impl Options {
         /// ```
         sync_mode: SyncMode => sync_mode;
 
-        /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
-        /// unless set. A longer log is written back to the pool less often. The log uses 512 KiB at
+        /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 160 MiB with a
+        /// [live image](Options::live_image), else 64 MiB, unless set. A longer log is written back to the pool less often. The log uses 512 KiB at
         /// first, and more once these are half full, up to 16 times the rest of the pool; its unused part is a
         /// hole of the file. An open that does not set this gives a closed pool a longer one when it is less than an eighth of the
-        /// pool, up to 64 MiB.
+        /// pool, up to these sizes.
         ///
         /// ```
         /// use durahash::{Options, SyncMode};
@@ -244,7 +244,7 @@ impl Options {
         /// ```
         log_bytes: u64 => log_bytes;
 
-        /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
+        /// Bytes of memory that a pool behind a log of lines may take beside the system's page cache, before pages
         /// that are written back are given back: half of the machine's memory unless set. For a moment it
         /// may take more, a page for each line that the log has room for at the most. Every page that is
         /// given back and stored to again is copied again. A quarter of it, for growth of the pool, is
@@ -261,15 +261,16 @@ impl Options {
         /// ```
         private_bytes: u64 => private_bytes;
 
-        /// Lets a pool in the mode interval or strict have a *live image* in place of a log of lines: a file as long as the
-        /// pool, beside it, to which all stores go, so that the kernel has them when the process is killed. Every
+        /// Lets a pool in the mode interval or strict have a *live image* in place of a log of lines: a file
+        /// as long as the pool, beside it, to which all stores go, so that the kernel has them when the process is killed. Every
         /// interval a snapshot of what has changed goes to the pool's file. An open after a kill takes as long as in
         /// the mode [`Process`](SyncMode::Process), and inserts cost less. The promises are those of the mode. An existing pool keeps
-        /// what it had unless this says otherwise.
+        /// what it had unless this says otherwise. It needs ext4, XFS or tmpfs.
         ///
         /// After a kill the live image has what the pool's file lacks: without it, or with a copy of it, the pool is refused
         /// ([`NoLiveImage`](crate::ErrorKind::NoLiveImage)) until the machine has been started anew; then it is as after a loss of
-        /// power, even if that was done in an orderly way. It needs ext4, XFS or tmpfs.
+        /// power, even if that was done in an orderly way. While the pool is open it takes its length on the disk twice; a live
+        /// file of up to 16 MiB goes with the close, a longer one stays for the next open.
         ///
         /// ```
         /// use durahash::{Durability, Options, SyncMode};

@@ -78,7 +78,8 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let pool = open_behind_log(settings, file, sync_mode, required)?;
+    let live_image = settings.live_image.unwrap_or(false);
+    let pool = open_behind_log(settings, file, (sync_mode, live_image), required)?;
     lock.publish()?;
     Ok(pool)
 }
@@ -96,7 +97,9 @@ fn open_file(
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
     let has_ring = medium.has_ring();
-    if medium.is_in_live_image() {
+    if settings.read_only {
+        medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
+    } else if medium.is_in_live_image() {
         let mode = if needs_no_log { SyncMode::INTERVAL } else { mode };
         let image = live_image(settings, medium, mode)?;
         if !needs_no_log && settings.live_image.unwrap_or(true) {
@@ -112,8 +115,8 @@ fn open_file(
     let pool = if needs_no_log {
         open_on(settings, medium, required)
     } else {
-        let live_image = Some(settings.live_image.unwrap_or(has_ring));
-        open_behind_log(&Settings { live_image, ..settings.clone() }, medium, mode, required)
+        let live_image = settings.live_image.unwrap_or(has_ring);
+        open_behind_log(settings, medium, (mode, live_image), required)
     };
     Ok((pool?, lock))
 }
@@ -129,7 +132,7 @@ fn live_image(settings: &Settings, file: Mapped, mode: SyncMode) -> Result<Live<
 fn open_behind_log(
     settings: &Settings,
     file: Mapped,
-    mode: SyncMode,
+    (mode, is_live): (SyncMode, bool),
     required: Required,
 ) -> Result<Arc<OpenPool>> {
     let pool = Pool::open(file, settings.accept_suspect)?;
@@ -140,8 +143,9 @@ fn open_behind_log(
         let settings = Settings { design_options, warm: false, ..settings.clone() };
         let _ = open_on(&settings, reader, required)?;
     }
-    let is_live = settings.live_image == Some(true);
-    let log_bytes = if is_live { RING_BYTES } else { LOG_BYTES };
+    // The area counts as a part of the pool, which may not be long.
+    let part = settings.max_bytes.map_or(u64::MAX, |max| max / LOG_PART);
+    let log_bytes = if is_live { RING_BYTES.min(part).max(LOG_BYTES) } else { LOG_BYTES };
     pool.add_log(settings.log_bytes.unwrap_or(log_bytes))?;
     if settings.log_bytes.is_none() {
         match pool.replace_log(LOG_PART, log_bytes, settings.verify) {

@@ -11,8 +11,9 @@ use crate::designs::rewo::Cache;
 
 /// Bytes that a log has at the most, unless set.
 pub(crate) const LOG_BYTES: u64 = 64 << 20;
-/// The same of the ring beside a live image: with less, two busy threads would wait for checkpoints.
-pub(crate) const RING_BYTES: u64 = 256 << 20;
+/// The same of the ring beside a live image: with much less, two busy threads would wait for checkpoints; with more, the check
+/// words of a new pool would take it beyond a mebibyte.
+pub(crate) const RING_BYTES: u64 = 160 << 20;
 
 /// The options of designs, which may differ from open to open.
 #[derive(Clone, Copy, Debug, Default)]

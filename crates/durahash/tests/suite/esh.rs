@@ -373,7 +373,7 @@ fn a_clean_close_behind_a_log_keeps_repairs() {
     let dir = tempfile::tempdir().unwrap();
     for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
         let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
-        let options = Options::new().log_bytes(256 << 10).sync_mode(mode);
+        let options = Options::new().live_image(false).log_bytes(256 << 10).sync_mode(mode);
         let made = options.clone().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
         let map: Map<u64, u64> = made.create(&path).unwrap();
         (0..300).for_each(|i| map.put(&i, &i).unwrap());

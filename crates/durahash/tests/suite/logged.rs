@@ -16,7 +16,7 @@ const LOG_BYTES: u64 = 512 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
 
 fn options(mode: SyncMode) -> Options {
-    Options::new().log_bytes(LOG_BYTES).sync_mode(mode)
+    Options::new().live_image(false).log_bytes(LOG_BYTES).sync_mode(mode)
 }
 
 fn create(path: &Path, mode: SyncMode) -> Map<u64, u64> {
@@ -535,7 +535,7 @@ fn a_close_that_fails_behind_a_cut_pool_loses_nothing() {
         let mut failed = 0;
         for nth in 1.. {
             let path = dir.path().join(format!("{nth}"));
-            let options = Options::new().sync_mode(mode).log_bytes(16 << 20);
+            let options = Options::new().live_image(false).sync_mode(mode).log_bytes(16 << 20);
             let map: Map<u64, [u8]> = options.create(&path).unwrap();
             // The second is behind the first, the third in the first one's place.
             (1..4).for_each(|i| map.put(&1, &vec![i; 1 << 20]).unwrap());

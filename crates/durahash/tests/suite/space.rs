@@ -52,7 +52,7 @@ fn a_new_pool_is_small() {
 #[test]
 fn the_unused_part_of_a_log_takes_no_space() {
     let (_dir, path) = new_path();
-    let options = |mode| Options::new().sync_mode(mode);
+    let options = |mode| Options::new().live_image(false).sync_mode(mode);
     let first: Map<u64, u64> = options(SyncMode::INTERVAL).create(&path).unwrap();
     let mut open = vec![(path.clone(), first)];
     // A copy of what is open is what a death leaves.

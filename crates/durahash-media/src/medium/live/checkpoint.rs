@@ -32,7 +32,7 @@ use crate::medium::sys;
 /// Pages that are copied at a time: 64 MiB.
 const COPIED_PAGES: usize = 1 << 14;
 /// Bytes of the area that may be used for each byte of the rest of the pool.
-const PER_BYTE: u64 = 16;
+const PER_BYTE: u64 = 4;
 
 impl<D: LiveDisk> Core<D> {
     /// Brings all batches that are applied now to the base; false where another checkpoint is under way.

@@ -10,20 +10,10 @@ use crate::medium::LINE_BYTES;
 use crate::medium::logged::Disk;
 use crate::word::PmU64;
 
-/// A pool's file with a ring of batches in it, and its live file.
+/// A pool's file with a ring of batches in it, and the live file that was found: enough to see what the last process left.
 ///
-/// Beside the bytes of a [`Disk`], of which the pool is the base:
-///
-/// | bytes | written by | survive |
-/// |---|---|---|
-/// | the image, [`region`](Disk::region), once there is a live file | all stores | the process |
-/// | [marks](LiveDisk::mark), [header](LiveDisk::header) | the medium | the process |
-/// | the base | [`write_pages`](LiveDisk::write_pages) | as lines of a [`Disk`]: after [`sync_data`](Disk::sync_data) surely |
-/// | spill files | [`write_spill`](LiveDisk::write_spill) | the loss of power, when that has returned |
-///
-/// Before [`adopt_live`](LiveDisk::adopt_live) or [`make_live`](LiveDisk::make_live) the image shows the base, and stores to it are
-/// lost.
-pub trait LiveDisk: Disk {
+/// Before [`adopt_live`](LiveSource::adopt_live) the image shows the base.
+pub trait LiveSource: Disk {
     /// The pool's file.
     fn pool_name(&self) -> FileName;
 
@@ -39,12 +29,39 @@ pub trait LiveDisk: Disk {
     /// The system's error, where a file is there that cannot be read.
     fn find_live(&self) -> io::Result<Option<([u64; LIVE_WORDS], FileName)>>;
 
-    /// Lets the image be what the live file holds that was [found](LiveDisk::find_live).
+    /// An error that the system had when it wrote the live file back, since the last question.
+    ///
+    /// # Errors
+    /// That one.
+    fn check_live(&self) -> io::Result<()>;
+
+    /// Lets the image be what the live file holds that was [found](LiveSource::find_live).
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io), [`Full`](crate::ErrorKind::Full).
     fn adopt_live(&self) -> Result<()>;
 
+    /// Reads a spill file.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>>;
+}
+
+/// A pool's file with a ring of batches in it, and its live file.
+///
+/// Beside the bytes of a [`Disk`], of which the pool is the base:
+///
+/// | bytes | written by | survive |
+/// |---|---|---|
+/// | the image, [`region`](Disk::region), once there is a live file | all stores | the process |
+/// | [marks](LiveDisk::mark), [header](LiveDisk::header) | the medium | the process |
+/// | the base | [`write_pages`](LiveDisk::write_pages) | as lines of a [`Disk`]: after [`sync_data`](Disk::sync_data) surely |
+/// | spill files | [`write_spill`](LiveDisk::write_spill) | the loss of power, when that has returned |
+///
+/// Before [`adopt_live`](LiveSource::adopt_live) or [`make_live`](LiveDisk::make_live) the image shows the base, and stores to it are
+/// lost.
+pub trait LiveDisk: LiveSource {
     /// Called when the image shows the pool that is gone on with, before anything is lent from it: it ends where that
     /// pool does.
     ///
@@ -69,12 +86,6 @@ pub trait LiveDisk: Disk {
     /// The mark of a line of the image.
     fn mark(&self, line: u64) -> &AtomicU8;
 
-    /// An error that the system had when it wrote the live file back, since the last question.
-    ///
-    /// # Errors
-    /// That one.
-    fn check_live(&self) -> io::Result<()>;
-
     /// Writes whole pages of the base, but for the last one, which may end with the pool.
     ///
     /// # Errors
@@ -89,12 +100,6 @@ pub trait LiveDisk: Disk {
     /// # Errors
     /// The system's error.
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()>;
-
-    /// Reads a spill file.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>>;
 
     /// Removes a spill file, if it can be.
     fn remove_spill(&self, batch: u64);

@@ -4,39 +4,25 @@
 //! durable when it returns. No page of the pool's file is dirty in the cache meanwhile: what was stored through a mapping
 //! before, or when the pool was made, is synced when the pool begins, and nothing is stored so from then on. Where
 //! the file system has no such writes, all go through the cache.
-//!
-//! # The live file
-//! ```text
-//! 0        2 MiB       4 MiB          132 MiB     134 MiB         262 MiB      266 MiB
-//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
-//! | header | marks     | 128 MiB of   | marks     | the next      | marks      | the next        |
-//! |        | of these  | the image    | of these  | 128 MiB       | of these   | 256 MiB         |
-//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
-//! ```
-//!
-//! From the second stretch on each is as long as all before it. So the file is a 64th longer than the image, and in memory
-//! marks and image are one range of addresses each, of a few mappings. Marks and image have space on the disk as far
-//! as the pool reaches, but for the log's area, which nobody stores to. It is made without a name that others could have taken: it
-//! is named by what tells the pool's file from others, lies in the pool's directory unless another one is given, and has
-//! the pool's permissions. A pool that is removed leaves it behind.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::UNIX_EPOCH;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::MapFlags;
 
 use super::Live;
 use super::background;
-use super::disk::{LiveDisk, clear_marks};
+use super::disk::{LiveDisk, LiveSource, clear_marks};
 use super::head::{FileName, LIVE_WORDS};
+use super::layout::{file_bytes, image_place, map_pieces, mark_place, pieces};
+use super::place::{LivePlace, name_of};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::{self, FileId};
 use crate::medium::logged::file::{Syncs, dirty_again};
@@ -50,90 +36,10 @@ use crate::medium::room::round_up;
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::PmU64;
 
-/// Where the marks of the first stretch begin.
-const HEADER_BYTES: u64 = 2 << 20;
-/// Bytes of the image in the first two stretches, each.
-const STRETCH_BYTES: u64 = 128 << 20;
+/// A pool that is closed keeps its live file only if it is longer: a shorter one is copied in ten milliseconds.
+const COPIED_BYTES: u64 = 16 << 20;
 const MAKING: &str = "making the live image of the pool";
 const GROWING: &str = "growing the live image of the pool";
-
-/// Where a byte of the image lies in the live file, and how many lie behind it, itself included, in the same stretch.
-fn image_place(off: u64) -> (u64, u64) {
-    let (start, len) = stretch(off);
-    let base = HEADER_BYTES + start + start / LINE_BYTES;
-    (base + len / LINE_BYTES + (off - start), start + len - off)
-}
-
-/// The same of a mark.
-fn mark_place(line: u64) -> (u64, u64) {
-    let (start, len) = stretch(line * LINE_BYTES);
-    let base = HEADER_BYTES + start + start / LINE_BYTES;
-    (base + (line - start / LINE_BYTES), (start + len) / LINE_BYTES - line)
-}
-
-/// Where the stretch of a byte of the image begins, and how long it is.
-fn stretch(off: u64) -> (u64, u64) {
-    match off / STRETCH_BYTES {
-        0 => (0, STRETCH_BYTES),
-        n => {
-            let start = STRETCH_BYTES << n.ilog2();
-            (start, start)
-        }
-    }
-}
-
-/// The pieces of a file that `bytes` bytes from `off` on of a range are, each with its place in the range.
-fn pieces(
-    (off, bytes): (u64, u64),
-    place: impl Fn(u64) -> (u64, u64),
-) -> impl Iterator<Item = (u64, u64, u64)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let (at, behind) = place(off + done);
-        let len = behind.min(bytes - done);
-        let piece = (done, at, len);
-        done += len;
-        (len > 0).then_some(piece)
-    })
-}
-
-/// Bytes of a live file whose image has so many.
-fn file_bytes(image_bytes: u64) -> u64 {
-    image_bytes.checked_sub(1).map_or(HEADER_BYTES, |last| image_place(last).0 + 1)
-}
-
-/// Maps pieces of `file` one behind the other.
-fn map_pieces(
-    file: &File,
-    place: impl Fn(u64) -> (u64, u64) + Copy,
-    sharing: MapFlags,
-) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
-    move |at, off, bytes, flags| {
-        // In place of a mapping of its own, which readers use meanwhile, each piece at once.
-        let replaces = flags.contains(MapFlags::FIXED);
-        let start = if replaces {
-            at
-        } else {
-            let reserve = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
-            // SAFETY: the flags that come in replace nothing.
-            unsafe { sys::map_anonymous(at, bytes, ProtFlags::empty(), reserve) }?
-        };
-        for (done, from, len) in pieces((off, bytes), place) {
-            let prot = ProtFlags::READ | ProtFlags::WRITE;
-            let (at, flags) = (start.wrapping_add(done as usize), sharing | MapFlags::FIXED);
-            // SAFETY: replaces a part of what was reserved just now, or of the mapping itself.
-            let mapped = unsafe { sys::map_file(at, len, prot, flags, (file, from)) };
-            if let Err(e) = mapped {
-                if !replaces {
-                    // SAFETY: the mapping just made.
-                    unsafe { sys::unmap(start, bytes) };
-                }
-                return Err(e);
-            }
-        }
-        Ok(start)
-    }
-}
 
 /// How the pool's file is written past the page cache.
 enum Way {
@@ -192,14 +98,7 @@ pub struct LiveFiles {
     image: Mapping,
     live: OnceLock<LiveFile>,
     marks: AtomicPtr<AtomicU8>,
-    /// The live file that was found, and how long the image in it is.
-    found: Mutex<Option<File>>,
-    image_bytes: AtomicU64,
-    /// The live file.
-    path: PathBuf,
-    /// Where the pool's file lies.
-    pool_dir: PathBuf,
-    pool_name: FileName,
+    place: LivePlace,
     area: LogArea,
     unused: Range<u64>,
     writes_zeros: bool,
@@ -213,26 +112,6 @@ pub struct LiveFiles {
     view: Mapped,
 }
 
-fn name_of(file: &File) -> io::Result<FileName> {
-    let metadata = sys::metadata(file)?;
-    let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let made = made.map_or(0, |made| made.as_nanos() as u64);
-    Ok(FileName([metadata.dev(), metadata.ino(), made]))
-}
-
-/// The directory in which the file of this path lies.
-fn real_dir(path: &Path) -> io::Result<PathBuf> {
-    match std::fs::canonicalize(path) {
-        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
-        // It has no name yet.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let dir = path.parent().filter(|dir| *dir != Path::new(""));
-            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
-        }
-        Err(e) => Err(e),
-    }
-}
-
 impl LiveFiles {
     fn new(mut view: Mapped, old: &OldLog, strict: bool, dir: Option<&Path>) -> Result<Self> {
         let (len, most) = (view.region().len(), view.region().max_bytes());
@@ -240,25 +119,13 @@ impl LiveFiles {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, most) };
-        let pool = view.path().unwrap_or(Path::new(""));
-        // Where it is now: the process may change its directory, and a link lead elsewhere.
-        let pool_dir = real_dir(pool).map_err(|e| view.error(OPENING, e))?;
-        let live_dir = match dir {
-            Some(dir) => std::path::absolute(dir).map_err(|e| view.error(OPENING, e))?,
-            None => pool_dir.clone(),
-        };
-        let path = live_dir.join(view.file_id().live_name());
         let metadata = sys::metadata(view.file()).map_err(|e| view.error(OPENING, e))?;
         Ok(LiveFiles {
             region,
             image,
             live: OnceLock::new(),
             marks: AtomicPtr::new(null_mut()),
-            found: Mutex::new(None),
-            image_bytes: AtomicU64::new(u64::MAX),
-            path,
-            pool_dir,
-            pool_name: name_of(view.file()).map_err(|e| view.error(OPENING, e))?,
+            place: LivePlace::new(&view, dir)?,
             area: old.area,
             unused: old.unused(),
             writes_zeros: strict,
@@ -271,17 +138,13 @@ impl LiveFiles {
         })
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Option<File>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn live(&self) -> &LiveFile {
         self.live.get().expect("the pool has begun")
     }
 
     /// A failure on the live file.
     fn error(&self, doing: &'static str, e: io::Error) -> Error {
-        Error::io(doing, Some(self.path.clone()), e)
+        self.place.error(doing, e)
     }
 
     fn no_space(&self, e: io::Error, wanted_bytes: u64, doing: &'static str) -> Error {
@@ -292,21 +155,23 @@ impl LiveFiles {
         } else {
             return self.error(doing, e);
         };
-        Error::full(wanted_bytes, limit).at_path(self.path.as_path())
+        Error::full(wanted_bytes, limit).at_path(self.place.path.as_path())
     }
 
     /// Takes space for the image and its marks from byte `from` up to `to`, but for the log's area.
     fn allocate(&self, file: &File, from: u64, to: u64, doing: &'static str) -> Result<()> {
         if file_bytes(to) > sys::file_size_limit() {
-            return Err(Error::full(to - from, Limit::FileSize).at_path(self.path.as_path()));
+            return Err(Error::full(to - from, Limit::FileSize).at_path(self.place.path.as_path()));
         }
         let LogArea { off, bytes, .. } = self.area;
         let area = off.clamp(from, to)..(off + bytes).clamp(from, to);
-        let image = [from..area.start, area.end..to];
+        let parts = [from..area.start, area.end..to];
         let image =
-            image.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
-        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES));
-        let marks = pieces((lines.0, lines.1 - lines.0), mark_place);
+            parts.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
+        let marks = parts.iter().flat_map(|part| {
+            let lines = part.start / LINE_BYTES..part.end.div_ceil(LINE_BYTES);
+            pieces((lines.start, lines.end - lines.start), mark_place)
+        });
         let mut all = marks.chain(image);
         let taken = all.try_for_each(|(_, at, bytes)| match sys::allocate(file, at, bytes) {
             // Where the system cannot reserve it.
@@ -388,10 +253,6 @@ impl LiveFiles {
         unsafe { &*self.marks.load(Ordering::Relaxed).add(line as usize) }
     }
 
-    fn spill_path(&self, batch: u64) -> PathBuf {
-        self.pool_dir.join(format!("durahash-{:016x}-{batch}.spill", self.view.file_id().0))
-    }
-
     /// A new file with the owner and the permissions of the pool.
     fn create(&self, path: &Path) -> io::Result<File> {
         let file = sys::create(path, 0o600)?;
@@ -415,6 +276,15 @@ impl LiveFiles {
             sys::write_at(self.view.file(), bytes, off)?;
             sys::sync_file_data(self.view.file())
         })
+    }
+}
+
+impl Drop for LiveFiles {
+    fn drop(&mut self) {
+        // Of a pool whose making has failed.
+        if self.view.is_new() && self.live.get().is_some() {
+            let _ = sys::unlink(&self.place.path);
+        }
     }
 }
 
@@ -538,8 +408,13 @@ impl Disk for LiveFiles {
             // Late readers see zeros there.
             self.image.detach(bytes).map_err(|e| self.error("cutting the live image", e))?;
         }
-        self.cut_live(self.live(), bytes)?;
-        self.view.trim(bytes)
+        self.view.trim(bytes)?;
+        if bytes.saturating_sub(self.area.bytes) <= COPIED_BYTES {
+            // If it stays, the next open uses it.
+            let _ = sys::unlink(&self.place.path);
+            return Ok(());
+        }
+        self.cut_live(self.live(), bytes)
     }
 
     fn file_id(&self) -> FileId {
@@ -559,9 +434,9 @@ impl Disk for LiveFiles {
     }
 }
 
-impl LiveDisk for LiveFiles {
+impl LiveSource for LiveFiles {
     fn pool_name(&self) -> FileName {
-        self.pool_name
+        self.place.pool_name
     }
 
     fn boot(&self) -> [u64; 2] {
@@ -569,72 +444,52 @@ impl LiveDisk for LiveFiles {
     }
 
     fn mount(&self) -> u64 {
-        match (self.live.get(), &*self.found()) {
-            (Some(live), _) => sys::mount_of(&live.file),
-            (None, found) => found.as_ref().map_or(0, sys::mount_of),
-        }
+        self.live.get().map_or_else(|| self.place.mount(), |live| sys::mount_of(&live.file))
     }
 
     fn find_live(&self) -> io::Result<Option<([u64; LIVE_WORDS], FileName)>> {
-        let file = match sys::open_no_link(&self.path) {
-            Ok(file) => file,
-            // A link in its place is not it.
-            Err(e) if e.kind() == io::ErrorKind::NotFound || sys::is(&e, Errno::LOOP) => {
-                return Ok(None);
-            }
-            Err(e) => return Err(e),
-        };
-        let metadata = sys::metadata(&file)?;
-        if !metadata.is_file() || metadata.len() < HEADER_BYTES {
-            return Ok(None);
+        self.place.find(true)
+    }
+
+    fn check_live(&self) -> io::Result<()> {
+        match self.live.get() {
+            Some(live) => sys::write_back_error(&live.file),
+            None => self.place.check(),
         }
-        let mut bytes = [0; LIVE_WORDS * 8];
-        sys::read_at(&file, &mut bytes, 0)?;
-        let words = std::array::from_fn(|i| u64::from_le_bytes(bytes.as_chunks().0[i]));
-        let name = name_of(&file)?;
-        *self.found() = Some(file);
-        Ok(Some((words, name)))
     }
 
     fn adopt_live(&self) -> Result<()> {
-        let Some(file) = self.found().take() else {
-            unreachable!("a live file was found");
-        };
-        let len = sys::metadata(&file).map_err(|e| self.error(OPENING, e))?.len();
-        // The pool's file may be longer, if a growth was interrupted.
-        let (mut image_bytes, step) = (self.region.len(), LINE_BYTES);
-        if file_bytes(image_bytes) > len {
-            let (mut low, mut high) = (0, image_bytes / step);
-            while low < high {
-                let middle = (low + high).div_ceil(2);
-                if file_bytes(middle * step) <= len { low = middle } else { high = middle - 1 }
-            }
-            image_bytes = low * step;
-        }
-        self.image_bytes.store(image_bytes, Ordering::Relaxed);
-        self.show(file)
+        self.show(self.place.take(self.region.len())?)
     }
 
+    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
+        self.place.read_spill(batch)
+    }
+}
+
+impl LiveDisk for LiveFiles {
     fn shown(&mut self) -> Result<()> {
-        self.region.end_at(*self.image_bytes.get_mut());
+        self.region.end_at(*self.place.image_bytes.get_mut());
         self.region.end_at(pool_bytes(&self.region)?);
         Ok(())
     }
 
     fn make_live(&self) -> Result<FileName> {
         // What is there is of another boot, or not to be trusted.
-        drop(self.found().take());
-        match sys::unlink(&self.path) {
+        self.place.refuse();
+        match sys::unlink(&self.place.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(self.error(MAKING, e)),
             _ => {}
         }
         let make = || {
             let failed = |e| self.error(MAKING, e);
-            let file = self.create(&self.path).map_err(failed)?;
+            let file = self.create(&self.place.path).map_err(failed)?;
             if !sys::keeps_mappings(&file) || !sys::keeps_mappings(self.view.file()) {
                 let what = "a pool with a live image must lie on ext4, XFS or tmpfs, and so must the live \
                             image (live_dir); do without it (live_image(false))";
-                return Err(Error::from(ErrorKind::Options { what }).at_path(self.path.as_path()));
+                return Err(
+                    Error::from(ErrorKind::Options { what }).at_path(self.place.path.as_path())
+                );
             }
             sys::allocate(&file, 0, BLOCK_BYTES as u64)
                 .map_err(|e| self.no_space(e, BLOCK_BYTES as u64, MAKING))?;
@@ -651,7 +506,7 @@ impl LiveDisk for LiveFiles {
         };
         make().inspect_err(|_| {
             // The next open would not trust it.
-            let _ = sys::unlink(&self.path);
+            let _ = sys::unlink(&self.place.path);
         })
     }
 
@@ -685,14 +540,6 @@ impl LiveDisk for LiveFiles {
         self.mark_at(line)
     }
 
-    fn check_live(&self) -> io::Result<()> {
-        match (self.live.get(), &*self.found()) {
-            (Some(live), _) => sys::write_back_error(&live.file),
-            (None, Some(found)) => sys::write_back_error(found),
-            (None, None) => Ok(()),
-        }
-    }
-
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         let written = self.direct.write(&self.view, sys::open_direct_write, bytes, off);
         written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))
@@ -703,8 +550,10 @@ impl LiveDisk for LiveFiles {
     }
 
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
-        let (path, new) =
-            (self.spill_path(batch), self.pool_dir.join(self.file_id().live_name() + ".spill"));
+        let (path, new) = (
+            self.place.spill_path(batch),
+            self.place.pool_dir.join(self.file_id().live_name() + ".spill"),
+        );
         // One that another process began.
         let _ = sys::unlink(&new);
         let file = self.create(&new)?;
@@ -712,18 +561,11 @@ impl LiveDisk for LiveFiles {
         sys::sync_file(&file)?;
         // At once: the name never leads to nothing once a part of the ring says it.
         sys::rename(&new, &path)?;
-        sys::sync_dir(&self.pool_dir)
-    }
-
-    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
-        let file = sys::open(&self.spill_path(batch), false)?;
-        let mut bytes = vec![0; sys::metadata(&file)?.len() as usize];
-        sys::read_at(&file, &mut bytes, 0)?;
-        Ok(bytes)
+        sys::sync_dir(&self.place.pool_dir)
     }
 
     fn remove_spill(&self, batch: u64) {
-        let _ = sys::unlink(&self.spill_path(batch));
+        let _ = sys::unlink(&self.place.spill_path(batch));
     }
 }
 
@@ -771,25 +613,5 @@ impl Live<LiveFiles> {
         }
         live.background = Some(background::start(&live.core, mode));
         Ok(live)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_and_image_of_any_length_lie_apart_in_the_file() {
-        let gib = 1 << 30;
-        for bytes in [64, 4096, STRETCH_BYTES, STRETCH_BYTES + 4096, 5 * gib, 1 << 44] {
-            let image = pieces((0, bytes), image_place).map(|(_, at, len)| at..at + len);
-            let marks = pieces((0, bytes / 64), mark_place).map(|(_, at, len)| at..at + len);
-            let mut all: Vec<_> = image.chain(marks).collect();
-            all.sort_by_key(|piece| piece.start);
-            assert!(all[0].start >= HEADER_BYTES && all.len() <= 40);
-            assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "{all:?}");
-            assert_eq!(all.last().unwrap().end, file_bytes(bytes));
-            assert!(file_bytes(bytes) <= bytes + bytes / 32 + HEADER_BYTES + STRETCH_BYTES / 64);
-        }
     }
 }

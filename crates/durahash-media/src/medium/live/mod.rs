@@ -71,6 +71,12 @@ mod background;
 mod open;
 
 #[cfg(not(loom))]
+mod layout;
+
+#[cfg(not(loom))]
+mod place;
+
+#[cfg(not(loom))]
 mod file;
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests;
@@ -90,7 +96,7 @@ use crate::medium::background::Background;
 use crate::word::{OnMedia, PmU64};
 use open::Found;
 
-pub use disk::LiveDisk;
+pub use disk::{LiveDisk, LiveSource};
 #[cfg(not(loom))]
 pub use file::LiveFiles;
 pub use head::{FileName, LIVE_WORDS};

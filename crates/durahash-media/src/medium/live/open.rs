@@ -39,7 +39,7 @@ use std::sync::atomic::Ordering;
 
 use super::barrier::next;
 use super::core::{Core, lock};
-use super::disk::LiveDisk;
+use super::disk::{LiveDisk, LiveSource};
 use super::head::{FileName, Head, Noted, Position};
 use super::parts::Ring;
 use crate::error::{Error, ErrorKind, Result};
@@ -62,7 +62,7 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// [`NoLiveImage`](ErrorKind::NoLiveImage); [`Corrupt`](ErrorKind::Corrupt) where the log is damaged; [`Io`](ErrorKind::Io).
-pub(super) fn look<D: LiveDisk>(disk: &D, head: &Head, accept_suspect: bool) -> Result<Found> {
+pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -> Result<Found> {
     let trusted = trust(disk, head)?;
     if let Ok(noted) = trusted {
         disk.adopt_live()?;
@@ -110,7 +110,7 @@ fn check(region: &Region, off: u64) -> Result<()> {
 }
 
 /// The trust test: what the header says, or why the image is not trusted.
-fn trust<D: LiveDisk>(disk: &D, head: &Head) -> Result<Result<Noted, &'static str>> {
+fn trust<D: LiveSource>(disk: &D, head: &Head) -> Result<Result<Noted, &'static str>> {
     let (words, live) = match disk.find_live() {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(Err("the file of its live image is not there")),

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::disk::LiveDisk;
+use super::disk::{LiveDisk, LiveSource};
 use super::head::{Head, Position, RING_OFF};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
@@ -221,7 +221,7 @@ pub(super) struct Ring<'a, D> {
     start: u64,
 }
 
-impl<'a, D: LiveDisk> Ring<'a, D> {
+impl<'a, D: LiveSource> Ring<'a, D> {
     pub(super) fn of(disk: &'a D, head: &Head) -> Self {
         Ring { disk, ring_bytes: head.ring_bytes, start: head.start }
     }
@@ -343,7 +343,7 @@ impl<'a, D: LiveDisk> Ring<'a, D> {
     }
 }
 
-pub(super) fn reading<D: LiveDisk>(disk: &D, e: io::Error) -> Error {
+pub(super) fn reading<D: LiveSource>(disk: &D, e: io::Error) -> Error {
     Error::io("reading the log of the pool", disk.path().map(Into::into), e)
 }
 

@@ -268,11 +268,6 @@ impl OldLog {
         self.ring.is_some_and(|ring| !ring.closed)
     }
 
-    /// Why a reader cannot have such a pool, whose file is `file`.
-    pub(in crate::medium) fn not_here(&self, file: FileId) -> ErrorKind {
-        if self.is_copied(file) { ErrorKind::Copied } else { ErrorKind::InLiveImage }
-    }
-
     /// True if that was of another file: this one, `file`, is a copy.
     pub(in crate::medium) fn is_copied(&self, file: FileId) -> bool {
         self.ring.is_some_and(|ring| !ring.closed && file.differs(ring.pool))
@@ -302,22 +297,29 @@ pub(in crate::medium) fn begin_file(view: &impl PoolView, old: &OldLog) -> Resul
 }
 
 /// The disk of a file that is only recovered.
-pub(super) struct View<'a, V> {
-    view: &'a V,
+pub(in crate::medium) struct View<'a, V, L = ()> {
+    pub(in crate::medium) view: &'a V,
     area: LogArea,
     /// The file for reads past the page cache.
     past_cache: Option<File>,
     /// Where the pool is written, if the pages of `view` are private.
     pool: Option<&'a (Mapping, Region)>,
+    /// Where the live file is, for a reader of one.
+    pub(in crate::medium) live: L,
 }
 
 impl<'a, V: PoolView> View<'a, V> {
-    pub(super) fn new(view: &'a V, area: LogArea) -> Self {
-        View { view, area, past_cache: None, pool: None }
+    pub(in crate::medium) fn new(view: &'a V, area: LogArea) -> Self {
+        View { view, area, past_cache: None, pool: None, live: () }
+    }
+
+    pub(in crate::medium) fn with_live<L>(self, live: L) -> View<'a, V, L> {
+        let View { view, area, past_cache, pool, .. } = self;
+        View { view, area, past_cache, pool, live }
     }
 }
 
-impl<V: PoolView> Disk for View<'_, V> {
+impl<V: PoolView, L: Send + Sync> Disk for View<'_, V, L> {
     fn region(&self) -> &Region {
         self.view.region()
     }

@@ -218,6 +218,9 @@ impl Mapping {
     }
 }
 
+/// Bytes of a huge page, on most machines.
+const HUGE_BYTES: u64 = 2 << 20;
+
 /// Says how pages of a pool are used.
 ///
 /// # Safety
@@ -225,8 +228,11 @@ impl Mapping {
 unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
     // SAFETY: the caller's mapping; children of a fork shall not have it.
     unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
-    // SAFETY: the caller's mapping.
-    unsafe { sys::wish_huge_pages(start, bytes) };
+    // A huge page of a file has its holes written, too.
+    if bytes >= HUGE_BYTES {
+        // SAFETY: the caller's mapping.
+        unsafe { sys::wish_huge_pages(start, bytes) };
+    }
     Ok(())
 }
 

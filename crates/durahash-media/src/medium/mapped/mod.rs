@@ -27,6 +27,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::room::Map;
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, sys};
 use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -147,11 +148,9 @@ impl Mapped {
             }
             let mut copy = map(true, true)?;
             if read_only {
-                let log = copy.log.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-                return match log {
-                    Some(old) if old.is_in_image() => Err(old.not_here(copy.file_id).into()),
-                    _ => Ok(copy),
-                };
+                let log = copy.log.get_mut().unwrap_or_else(PoisonError::into_inner);
+                *log = log.take().filter(OldLog::is_in_image);
+                return Ok(copy);
             }
             let (len, old) = (copy.region.len(), OldLog::look(&mut copy)?);
             copy.fill_holes(old.as_ref().map_or(len..len, OldLog::unused))?;
@@ -229,21 +228,17 @@ impl Mapped {
             _ => e,
         })?;
         let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
-        match &old {
-            // Its caller knows who it is for.
-            Some(old) if is_in_image && read_only && !copied => {
-                let is_copy = is_copy.then_some(ErrorKind::Copied);
-                return Err(is_copy.unwrap_or_else(|| old.not_here(mapped.file_id)).into());
-            }
-            _ => {}
+        if is_in_image && read_only && is_copy {
+            return Err(ErrorKind::Copied.into());
         }
-        if !read_only || copied {
+        // A reader of a live image is shown that next.
+        if !read_only || copied || is_in_image {
             mapped.log = Mutex::new(old);
         }
         mapped.unsynced = Mutex::new(logged::is_left_in_cache(&mapped.region)?);
         // The file's bytes behind the pool, even a tebibyte of holes, are no space of the pool's.
         if !is_in_image {
-            mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
+            mapped.end_at(len)?;
         }
         Ok(mapped)
     }
@@ -254,6 +249,19 @@ impl Mapped {
         // any time.
         unsafe { self.mapping.replace(self.file.file(), sharing) }
             .map_err(|e| self.file.error(MAPPING, e))
+    }
+
+    /// Lets the first bytes of the mapping, as many as it has, be what `map` maps.
+    pub(super) fn show_parts(&self, map: Map<'_>) -> io::Result<()> {
+        // SAFETY: all that points into the mapping accesses it as atomics, and may see other bytes at any time.
+        unsafe { self.mapping.replace_by_parts(self.mapping.bytes(), map) }
+    }
+
+    /// The pool ends where its superblock says, at the latest at `bytes`.
+    pub(super) fn end_at(&mut self, bytes: u64) -> Result<()> {
+        self.region.end_at(bytes);
+        self.region.end_at(logged::pool_bytes(&self.region)?);
+        Ok(())
     }
 
     /// The file mapped once more, of at most so many bytes.
@@ -560,7 +568,8 @@ impl Storage for Mapped {
         self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
             if old.is_in_image() {
-                return Err(Error::from(ErrorKind::InLiveImage).at_path(self.file.path()));
+                let why = "its live image was not looked at";
+                return Err(Error::from(ErrorKind::NoLiveImage { why }).at_path(self.file.path()));
             }
             logged::begin_file(self, old)?;
             if old.is_private() {

@@ -18,7 +18,8 @@ use crate::medium::live::head::{Head, RING_OFF};
 use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
 use crate::medium::logged::recover::{self, AreaHead, Recovered};
 use crate::medium::{
-    Disk, FileName, LINE_BYTES, LIVE_WORDS, Live, LiveDisk, Logged, Region, Storage, SyncMode,
+    Disk, FileName, LINE_BYTES, LIVE_WORDS, Live, LiveDisk, LiveSource, Logged, Region, Storage,
+    SyncMode,
 };
 use crate::word::PmU64;
 
@@ -542,7 +543,7 @@ impl Disk for SimDisk {
     }
 }
 
-impl LiveDisk for SimDisk {
+impl LiveSource for SimDisk {
     fn pool_name(&self) -> FileName {
         FileName([1, 2, 3])
     }
@@ -578,6 +579,16 @@ impl LiveDisk for SimDisk {
         Ok(())
     }
 
+    fn check_live(&self) -> io::Result<()> {
+        if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { Ok(()) }
+    }
+
+    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
+        self.state().image.spills.get(&batch).cloned().ok_or_else(|| Errno::NOENT.into())
+    }
+}
+
+impl LiveDisk for SimDisk {
     fn make_live(&self) -> Result<FileName> {
         let LiveWords { name, header, marks, .. } = &self.0.live;
         let before = self.state().image.live.as_ref().map_or(0, |live| live.name);
@@ -600,10 +611,6 @@ impl LiveDisk for SimDisk {
         &self.0.live.marks[line as usize]
     }
 
-    fn check_live(&self) -> io::Result<()> {
-        if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { Ok(()) }
-    }
-
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         self.record_live();
         let lines = bytes.chunks_exact(LINE_BYTES as usize);
@@ -617,10 +624,6 @@ impl LiveDisk for SimDisk {
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
         self.record_live();
         self.act(DiskStep::Spill { batch, bytes: Some(bytes.to_vec()) }, None)
-    }
-
-    fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
-        self.state().image.spills.get(&batch).cloned().ok_or_else(|| Errno::NOENT.into())
     }
 
     fn remove_spill(&self, batch: u64) {
