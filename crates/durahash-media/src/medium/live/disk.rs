@@ -75,6 +75,15 @@ pub trait LiveDisk: Disk {
     /// That one.
     fn check_live(&self) -> io::Result<()>;
 
+    /// The part of the image to which nobody stores: the log's area.
+    fn unused(&self) -> Range<u64>;
+
+    /// Reads bytes of the image as they are now, while they may be stored to: some words before, some after.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()>;
+
     /// Writes whole pages of the base, but for the last one, which may end with the pool.
     ///
     /// # Errors

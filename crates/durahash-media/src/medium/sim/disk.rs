@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -602,6 +603,17 @@ impl LiveDisk for SimDisk {
 
     fn check_live(&self) -> io::Result<()> {
         if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { Ok(()) }
+    }
+
+    fn unused(&self) -> Range<u64> {
+        u64::MAX..u64::MAX
+    }
+
+    fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        let words = self.0.region.words(off, bytes.len() as u64 / 8)?;
+        let (bytes, _) = bytes.as_chunks_mut();
+        bytes.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.load().to_le_bytes());
+        Ok(())
     }
 
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
