@@ -21,8 +21,8 @@
 //! A page that the system has lost, as it could not write it back, is found out by the snapshot of B3 (**S-6**).
 //!
 //! Nobody waits for a backup but at the gate, for its cut. Before batches leave the ring (C6, and the way out), whoever frees
-//! it reads those that the backup lacks into memory. A backup that has more of these than the ring has bytes when still more
-//! are to leave has a disk that takes less than the pool writes: it ends with an error.
+//! it reads those that the backup lacks into memory. A backup that has more of these than the ring has bytes, and 64 MiB, when still
+//! more are to leave has a disk that takes less than the pool writes: it ends with an error.
 //!
 //! Extents are not shared with the pool, though file systems could: a store to one takes space, and a pool's bytes
 //! have theirs (**POOL-1**): else a checkpoint would fail on a full disk, and a store through a mapping end the process.
@@ -42,6 +42,8 @@ use crate::medium::logged::format::{put, word};
 /// to the live file.
 const CHUNK_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 const SYNC_BYTES: u64 = 64 << 20;
+/// Bytes of lines that it may always have in memory.
+const BEHIND_BYTES: u64 = if cfg!(test) { 0 } else { 64 << 20 };
 /// Lines that are put into the copy at a time.
 const AT_ONCE: usize = 1 << 14;
 
@@ -107,7 +109,7 @@ impl<D: LiveDisk> Core<D> {
         if failed.is_some() || at.batch >= to.batch {
             return;
         }
-        let too_slow = lines.len() as u64 > self.head().ring_bytes;
+        let too_slow = lines.len() as u64 > self.head().ring_bytes.max(BEHIND_BYTES);
         let read = if too_slow {
             let why = "more is written to the pool than the backup's disk takes; back up when less is, or to a \
                        faster disk";
