@@ -329,8 +329,8 @@ fn a_backup_has_what_its_cut_has() {
                 0 | 1 => medium.steps().write().unwrap(),
                 2 => medium.steps().checkpoint().unwrap(),
                 // Batches of which the ring has room for a few.
-                3 => (0..2).for_each(|_| {
-                    (0..120).for_each(|_| put(&medium, next(POOL_BYTES / 64), next(u64::MAX)));
+                3 => (0..3).for_each(|_| {
+                    (0..140).for_each(|_| put(&medium, next(POOL_BYTES / 64), next(u64::MAX)));
                     medium.steps().write().unwrap();
                 }),
                 4 => drop(medium.grow(medium.region().len() + 4096)),
