@@ -148,9 +148,10 @@ macro_rules! common_methods {
         /// any mode, on any machine. The owner alone may open the file.
         ///
         /// With a [live image](crate::Options::live_image) the backup is the pool as it was at one moment during this
-        /// call: what had returned before the call is in it, no batch is in it in part, and so is what it would have
-        /// been after a loss of power at that moment in the mode `Strict`. Writers wait for it for a moment, once. It
-        /// takes as much space as the pool, and for its time what is written to the pool's log meanwhile.
+        /// call: what had returned before the call is in it, and of what goes on meanwhile each operation or batch as a
+        /// whole or not at all. Writers wait for it for a moment, once. It takes as much space as the pool, and for
+        /// its time what is written to the pool's log meanwhile. At last the copy is opened once, in this process, so its
+        /// disk is to be one for pools: the process ends where a page of it cannot be read (SIGBUS).
         ///
         /// A pool that was closed and is [open for reading](crate::Options::read_only) is copied as it is. Any other (in
         /// memory, behind a log of lines, in the mode `Process`, or on DAX) is copied entry by entry: each as it was at

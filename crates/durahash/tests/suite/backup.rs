@@ -264,6 +264,25 @@ fn a_closed_pool_is_copied_as_it_is() {
     }
 }
 
+/// The file alone is an older pool, which was closed.
+#[test]
+fn a_killed_pool_is_not_taken_for_a_closed_one() {
+    let lines = Options::new().sync_mode(SyncMode::Strict).live_image(false).log_bytes(1 << 20);
+    for options in [lines, Options::new().sync_mode(SyncMode::Process)] {
+        let (dir, path) = new_path();
+        let [killed, to] = ["killed", "backup"].map(|name| dir.path().join(name));
+        options.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+        let map: Map<u64, u64> = options.open(&path).unwrap();
+        (0..10).for_each(|key| map.put(&key, &!key).unwrap());
+        fs::copy(&path, &killed).unwrap();
+        copies_pass(true);
+        read(&killed).backup(&to).unwrap();
+        copies_pass(false);
+        let copy: Map<u64, u64> = Options::new().open(&to).unwrap();
+        assert!((0..10).all(|key| copy.get(&key).unwrap() == Some(!key)));
+    }
+}
+
 /// Whatever call fails, the backup is whole or not there, and nothing is left beside the pool. That is whole, unless it was
 /// told that its live file could not be written.
 #[test]

@@ -20,7 +20,7 @@
 //! What the pool has grown by meanwhile was zeros before it was stored to, and so is the end of the copy.
 //! A page that the system has lost, as it could not write it back, is found out by the snapshot of B3 (**S-6**).
 //!
-//! Nobody waits for a backup but at the gate, for its cut. Before batches leave the ring (C6, and the way out), whoever frees
+//! Nobody waits for a backup but at the gate, for its cut, and who writes the base while it reads the ring. Before batches leave the ring (C6, and the way out), whoever frees
 //! it reads those that the backup lacks into memory. A backup that has more of these than the ring has bytes, and 64 MiB, when still
 //! more are to leave has a disk that takes less than the pool writes: it ends with an error.
 //!

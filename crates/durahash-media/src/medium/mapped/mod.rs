@@ -96,6 +96,8 @@ pub struct Mapped {
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
+    /// The file had all of the pool when it was opened: no log was open.
+    was_whole: bool,
     /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or another medium's.
@@ -216,6 +218,7 @@ impl Mapped {
             file,
             file_id: FileId::of(&metadata),
             file_bytes: len,
+            was_whole: false,
             sharing,
             log,
             unsynced,
@@ -232,6 +235,7 @@ impl Mapped {
             _ => e,
         })?;
         let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
+        mapped.was_whole = old.as_ref().is_none_or(|old| !old.is_private());
         match &old {
             // Its caller knows who it is for.
             Some(old) if is_in_image && read_only && !copied => {
@@ -612,7 +616,7 @@ impl Storage for Mapped {
         let mut superblock = [0; logged::SUPERBLOCK_BYTES as usize];
         let read = sys::read_at(self.file.file(), &mut superblock, 0);
         read.map_err(|e| self.error("reading the pool", e))?;
-        if !self.read_only || !logged::is_closed(&superblock) {
+        if !self.read_only || !self.was_whole || !logged::is_closed(&superblock) {
             return Ok(CopiedAs::Nothing);
         }
         let log = logged::log_range(&self.region);
