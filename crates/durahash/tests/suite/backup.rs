@@ -1,7 +1,7 @@
 //! Backups of pools that are in use.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -353,7 +353,7 @@ fn child() {
         out.flush().unwrap();
     };
     thread::scope(|scope| {
-        scope.spawn(|| (first..).for_each(|n| maps.put(0, n)));
+        scope.spawn(|| (first..u64::MAX).for_each(|n| maps.put(0, n)));
         for round in 0.. {
             step();
             let to = path.with_file_name(format!("backup {round}"));
@@ -378,7 +378,7 @@ fn a_kill_leaves_whole_backups_only() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let steps = child.stdout.take().unwrap().bytes().map(Result::unwrap);
+        let steps = BufReader::new(child.stdout.take().unwrap()).bytes().map(Result::unwrap);
         let step = steps.filter(|byte| *byte == b'#').nth(3 + (round * 7 % 23) as usize);
         assert!(step.is_some(), "the child ended by itself");
         child.kill().unwrap();

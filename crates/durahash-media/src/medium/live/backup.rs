@@ -43,7 +43,7 @@ use crate::medium::logged::format::{put, word};
 const CHUNK_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 const SYNC_BYTES: u64 = 64 << 20;
 /// Bytes of lines that it may always have in memory.
-const BEHIND_BYTES: u64 = if cfg!(test) { 0 } else { 64 << 20 };
+const BEHIND_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 /// Lines that are put into the copy at a time.
 const AT_ONCE: usize = 1 << 14;
 

@@ -1,11 +1,10 @@
 //! A log made in the file of a pool that has none.
 
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
-use super::old::{LogArea, PoolView, folio_bytes};
-use super::recover::Recovered;
+use super::old::{PoolView, empty_heads, folio_bytes};
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
-use crate::medium::{Medium, Region, Storage, sys};
+use crate::medium::{Medium, Storage, sys};
 
 impl Layout {
     /// Bytes of the smallest area with a ring of so many blocks.
@@ -107,31 +106,15 @@ pub(crate) fn format_log<M: LogSpace>(
     bytes: u64,
     uuid: [u64; 2],
 ) -> Result<()> {
-    let (parts, heads) = empty(bytes, uuid)?;
+    let parts = Layout::first(bytes);
     // Written, not only reserved: the first write to reserved space takes twice as long.
     medium.write_file(off, &vec![0; parts.bytes() as usize])?;
     medium.sync_file()?;
-    for (at, head) in heads {
+    for (at, head) in empty_heads(bytes, uuid)? {
         medium.write_file(off + at, &head)?;
         medium.sync_file()?;
     }
     Ok(())
-}
-
-/// The parts of an empty log of pool `uuid` in an area of so many bytes, and its heads, each with its place.
-fn empty(area_bytes: u64, uuid: [u64; 2]) -> Result<(Layout, [(u64, Vec<u8>); 2])> {
-    let parts = Layout::first(area_bytes);
-    let heads = Recovered::nothing(uuid, parts).next(true)?.pair();
-    Ok((parts, heads.map(|head| (head.off(), head.to_bytes()))))
-}
-
-/// What makes the log of the pool in `region` an empty one, where its area is zeros: bytes of the pool.
-pub(in crate::medium) fn empty_log(region: &Region) -> Result<Vec<(u64, Vec<u8>)>> {
-    let Some(area) = LogArea::find(region)? else {
-        return Ok(Vec::new());
-    };
-    let (_, heads) = empty(area.bytes, area.uuid)?;
-    Ok(heads.into_iter().map(|(at, head)| (area.off + at, head)).collect())
 }
 
 #[cfg(test)]

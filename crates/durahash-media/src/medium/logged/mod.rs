@@ -106,12 +106,10 @@ mod tests;
 pub use disk::Disk;
 pub use file::FileDisk;
 pub use format::Line;
-#[cfg(not(loom))]
-pub(super) use make::empty_log;
 pub use mode::SyncMode;
 pub(super) use old::{
-    OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, is_closed, is_copy, is_left_in_cache,
-    log_range, name_file, pool_bytes,
+    OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, empty_log, is_closed, is_copy,
+    is_left_in_cache, log_range, name_file, pool_bytes,
 };
 // For a pool that makes its log.
 #[cfg(not(loom))]

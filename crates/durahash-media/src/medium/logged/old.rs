@@ -209,6 +209,21 @@ pub(in crate::medium) fn name_file(region: &Region, file: FileId) -> Result<()> 
     Ok(())
 }
 
+/// The heads of an empty log of pool `uuid` in an area of so many bytes, each with its place.
+pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2]) -> Result<[(u64, Vec<u8>); 2]> {
+    let heads = Recovered::nothing(uuid, Layout::first(area_bytes)).next(true)?.pair();
+    Ok(heads.map(|head| (head.off(), head.to_bytes())))
+}
+
+/// What makes the log of the pool in `region` an empty one, where its area is zeros: bytes of the pool.
+pub(in crate::medium) fn empty_log(region: &Region) -> Result<Vec<(u64, Vec<u8>)>> {
+    let Some(area) = LogArea::find(region)? else {
+        return Ok(Vec::new());
+    };
+    let heads = empty_heads(area.bytes, area.uuid)?;
+    Ok(heads.into_iter().map(|(at, head)| (area.off + at, head)).collect())
+}
+
 /// The contents of a file's log when it was opened.
 pub(in crate::medium) struct OldLog {
     pub(in crate::medium) area: LogArea,

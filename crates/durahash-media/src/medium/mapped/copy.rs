@@ -9,13 +9,14 @@ use super::file::{FileLock, PoolFile, map_file};
 use super::map::{Mapping, Sharing};
 use crate::error::{Error, Limit, Result};
 use crate::identity::FileId;
+use crate::medium::logged::format::BLOCK_BYTES;
 use crate::medium::{Blank, Region, logged, sys};
 
 /// Bytes that are copied at a time, and after how many the copy is synced.
 const CHUNK_BYTES: u64 = 1 << 20;
 const SYNC_BYTES: u64 = 64 << 20;
 /// The heads of a log, at its beginning.
-const HEADS_BYTES: u64 = 2 * logged::LOG_ALIGN;
+const HEADS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
 /// A copy that is being made. It has no name before it is [published](FileLock::publish), and goes away when dropped
 /// before.
