@@ -1,8 +1,8 @@
 //! Backups: the pool as a cut leaves it, in a new file, while operations go on.
 //!
-//! The pages of the image are read one after the other, while stores change them. So the copy has each line as it was at some moment,
-//! and no two of the same one. But a line that was stored to meanwhile is in a batch: a backup *follows* the batches from
-//! before the first page to behind the last, and puts their lines over the copy.
+//! The pages of the image are read one after the other, while stores change them. So the copy has each line as it was at
+//! some moment, and two lines of two moments. But a line that was stored to meanwhile is in a batch: a backup *follows* the
+//! batches from before the first page to behind the last, and puts their lines over the copy.
 //!
 //! | Step | Killed, or power lost, after it |
 //! |---|---|
@@ -14,18 +14,19 @@
 //! | B6 the copy is opened: its designs recover it as after a loss of power. It is closed (`durahash`, `engine/backup.rs`) | the same |
 //! | B7 all of it is synced; it gets its name; the directory is synced | without the name, or a closed pool |
 //!
-//! *The copy is the cut.* A line that is in no followed batch was not stored to between the cut of B1's batch and that of B3: every
-//! store before the cut of B3 is in a batch up to it (**S-4**). So what was read of it, at whatever moment, is what the cut has. Of any
-//! other line the last followed batch has what the cut has, whatever was read. Half a line, or words of several moments, are read of lines of the second kind only.
-//! What the pool has grown by meanwhile was zeros before it was stored to, and so is the end of the copy.
-//! A page that the system has lost, as it could not write it back, is found out by the snapshot of B3 (**S-6**).
+//! *The copy is the cut.* A line that is in no followed batch was not stored to between the cut of B1's batch and that of
+//! B3: every store before the cut of B3 is in a batch up to it (**S-4**). So what was read of it, at whatever moment, is what
+//! the cut has. Of any other line the last followed batch that has it says what the cut has, whatever was read: half of it
+//! from before a store, perhaps. What the pool has grown by meanwhile was zeros before it was stored to, and so is the end
+//! of the copy. A page that the system has lost, as it could not write it back, is found out by the snapshot of B3 (**S-6**).
 //!
-//! Nobody waits for a backup but at the gate, for its cut, and who writes the base while it reads the ring. Before batches leave the ring (C6, and the way out), whoever frees
-//! it reads those that the backup lacks into memory. A backup that has more of these than the ring has bytes, and 64 MiB, when still
-//! more are to leave has a disk that takes less than the pool writes: it ends with an error.
+//! Writers wait for a backup at the gate, for its cut; and who needs the base, while the backup reads the ring. Before
+//! batches leave the ring (C6, and the way out), whoever frees it reads those that the backup lacks into memory, and waits
+//! for no other disk. If the backup has more of these there than the ring has bytes, and than 64 MiB, when still more
+//! are to leave, its disk takes less than the pool writes: it ends with an error.
 //!
 //! Extents are not shared with the pool, though file systems could: a store to one takes space, and a pool's bytes
-//! have theirs (**POOL-1**): else a checkpoint would fail on a full disk, and a store through a mapping end the process.
+//! have theirs (**POOL-1**). Else a checkpoint would fail on a full disk, and a store through a mapping end the process.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -38,8 +39,8 @@ use crate::error::{Error, Result};
 use crate::medium::Blank;
 use crate::medium::logged::format::{put, word};
 
-/// Bytes that are read at a time, and after how many the copy is synced: more of them in the cache, to be written, would slow down stores
-/// to the live file.
+/// Bytes that are read at a time, and after how many the copy is synced: more of them in the cache, to be written, would slow
+/// down stores to the live file.
 const CHUNK_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 const SYNC_BYTES: u64 = 64 << 20;
 /// Bytes of lines that it may always have in memory.

@@ -48,7 +48,8 @@
 //! to which nobody else appends.
 //!
 //! # Not yet
-//! Readers in other processes, while one writes; check words at checkpoints; copies of parts of the base
+//! Readers in other processes, while one writes; check words at checkpoints, which would give the base lines that the image does
+//! not have, against **S-4**; copies of parts of the base
 //! instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 

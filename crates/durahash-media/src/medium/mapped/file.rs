@@ -294,7 +294,11 @@ impl PoolFile {
         let make = || {
             let (file, unpublished) = create_unpublished(&self.path, 0o600)?;
             match unpublished {
-                Unpublished::Named(path) => sys::unlink(&path).map(|()| file),
+                Unpublished::Named(path) => match sys::unlink(&path) {
+                    // Another creation has taken it for a leftover.
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                    _ => Ok(file),
+                },
                 Unpublished::Unnamed(_) => Ok(file),
             }
         };
