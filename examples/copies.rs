@@ -1,4 +1,5 @@
-//! A pool is copied when it is closed, and the copy opened elsewhere. A copy of an open pool is refused.
+//! A pool is backed up while it is in use, and copied when it is closed; the copies are opened elsewhere. A copy of an open
+//! file is refused.
 //!
 //!     cargo run -p durahash-examples --bin copies
 
@@ -24,13 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(matches!(refused.kind(), ErrorKind::Copied), "{refused}");
     println!("refused: {refused}");
 
-    // From inside, entry by entry: to a pool of any mode and design.
-    let backup: Map<str, u32> = Options::new().create(there.path().join("backup.pool"))?;
-    for entry in &ages {
-        let (name, age) = entry?;
-        backup.put(&name, &age)?;
-    }
-    backup.close()?;
+    // By the program that has it open, while all of its threads go on: a closed pool.
+    ages.backup(there.path().join("backup.pool"))?;
 
     // Closed, it is a file as any other: it may be moved, renamed and copied.
     ages.close()?;

@@ -203,10 +203,28 @@ Examples:
     )]
     Maps(Maps),
 
+    /// Copy a pool to a new file, which has its name when the copy is whole
+    ///
+    /// The pool is only read, so others may read it meanwhile, but not write. A process that writes to it backs it up
+    /// itself: Map::backup. The copy opens in any mode, on any machine.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash backup packages.pool backup.pool"
+    )]
+    Backup {
+        /// The pool's file
+        pool: PathBuf,
+        /// The new file
+        to: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+
     /// Write the pool anew without gaps, and print its size before and after
     ///
     /// Needs space for the new file beside the old one, which is replaced when the new one is whole. With --to
-    /// the old one stays, and is only read: a backup.
+    /// the old one stays, and is only read: a backup without gaps.
     #[command(
         verbatim_doc_comment,
         after_help = "Examples:\n  durahash compact packages.pool\n  durahash compact packages.pool --to backup.pool"

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod backup;
 mod bench;
 mod check;
 mod compact;
@@ -65,6 +66,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),
         Command::Maps(args) => maps::maps(&args),
+        Command::Backup { pool, to, json } => backup::backup(&pool, &to, json),
         Command::Compact { pool, to } => compact::compact(&pool, to.as_deref()),
         Command::Bench(args) => bench::bench(&args),
         Command::Node(args) => node::node(&args),

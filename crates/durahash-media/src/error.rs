@@ -387,8 +387,8 @@ impl fmt::Display for Error {
             ErrorKind::Copied => write!(
                 f,
                 "this file is a copy that was made while the pool was open, or after a kill, so its pages may be \
-                 of different times; open and close the original, then copy it, or write another with \
-                 `compact --to FILE` (`Options::compact_to`), or dump it and load the dump into a new pool. \
+                 of different times; open and close the original, then copy it, or back it up, also while it is open \
+                 (`durahash backup`, `Map::backup`), or dump it and load the dump into a new pool. \
                  accept_suspect opens the copy all the same"
             ),
             ErrorKind::NoLiveImage { why } => write!(
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn a_copy_is_told_how_to_be_made() {
         let error = Error::from(ErrorKind::Copied).to_string();
-        assert!(error.contains("`compact --to FILE` (`Options::compact_to`)"), "{error}");
+        assert!(error.contains("(`durahash backup`, `Map::backup`)"), "{error}");
     }
 
     #[test]

@@ -320,6 +320,26 @@ fn a_sound_pool_passes_the_check_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_backup_has_every_map_and_takes_no_name_that_is_there() {
+    let work = Work::new();
+    work.feed("load a.pool", b"a\t1\nb\t2\n").ok();
+    work.feed("load a.pool --map more --kind multimap", b"c\t3\nc\t4\n").ok();
+    let said = work.run("backup a.pool b.pool").ok();
+    let bytes = work.path("b.pool").metadata().unwrap().len();
+    assert!(said.starts_with(&format!("b.pool: {bytes} bytes (")), "{said}");
+    assert!(said.ends_with(", a backup of a.pool\n"), "{said}");
+    let refused = work.run("backup a.pool b.pool").failed(2);
+    assert!(refused.starts_with("b.pool: the file already exists"), "{refused}");
+    let wanted = serde_json::json!({ "pool": "b.pool", "backup": "c.pool", "bytes": bytes });
+    assert_eq!(work.run("backup b.pool c.pool --json").json(), wanted);
+    work.run("check c.pool").ok();
+    for map in ["main", "more"] {
+        let dump = |pool| work.run(&format!("dump {pool} --map {map}"));
+        assert_eq!(dump("c.pool").sorted_lines(), dump("a.pool").sorted_lines());
+    }
+}
+
+#[test]
 fn a_compacted_pool_is_smaller_and_has_everything() {
     let work = Work::new();
     let value = "x".repeat(100);

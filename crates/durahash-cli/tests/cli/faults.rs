@@ -95,6 +95,7 @@ fn a_pool_is_written_by_one() {
         "dump a.pool",
         "stats a.pool --json",
         "check a.pool --json",
+        "backup a.pool b.pool",
         "compact a.pool",
     ];
     for line in lines {
@@ -178,6 +179,11 @@ fn a_full_file_system_keeps_what_it_has() {
         println!("no file system can be mounted here: only a size limit was tested");
         return;
     };
+    let text: String = (0..100_000).map(|i| format!("{}\t{}\n", key(i), value(i))).collect();
+    work.feed("load large.pool", text.as_bytes()).ok();
+    let complaint = work.run("backup large.pool small/backup.pool").failed(4);
+    assert!(complaint.ends_with("; nothing of the backup is left"), "{complaint}");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
     fill(&work, &dir, "; make space on the file system; ");
     drop(mount);
 }
@@ -223,11 +229,13 @@ fn other_files_are_not_touched() {
     ] {
         let before = fs::read(work.path(name)).ok();
         let resolved = work.path(name).canonicalize().unwrap();
-        for command in ["get", "put", "del", "load", "dump", "stats", "check", "compact"] {
+        for command in ["get", "put", "del", "load", "dump", "stats", "check", "backup", "compact"]
+        {
             let rest = match command {
                 "get" | "del" => " a",
                 "put" => " a b",
                 "load" => " -",
+                "backup" => " backup.pool",
                 _ => "",
             };
             let complaint = work.run(&format!("{command} {name}{rest}")).failed(3);

@@ -60,12 +60,12 @@ pub(crate) use logged::{
     format_log, place_log, used_at_first,
 };
 pub use logged::{Disk, FileDisk, Line, Logged, SyncMode};
-pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
+pub use mapped::{Dax, FileLock, Mapped, MappedOptions, PoolCopy};
 pub use memory::{Event, Memory};
 pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};
-pub use storage::{Durability, LogStats, Storage};
+pub use storage::{Blank, CopiedAs, Durability, LogStats, Storage};
 
 /// A medium: [`Memory`] that touches bytes, and [`Storage`] that manages them.
 pub trait Medium: Memory + Storage {}

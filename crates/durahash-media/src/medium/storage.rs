@@ -1,5 +1,6 @@
 //! Managing storage: a file's length, its name, its way to the disk. Rare, so object-safe.
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::Result;
@@ -58,6 +59,56 @@ pub struct LogStats {
     pub private_bytes: u64,
 }
 
+/// A new file that a pool is copied into, while nobody else knows of it.
+pub trait Blank {
+    /// Lengthens the file to `bytes` bytes, with space on the disk under all of it but for `hole`.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full), [`Io`](crate::ErrorKind::Io).
+    fn reach(&self, bytes: u64, hole: Range<u64>) -> Result<()>;
+
+    /// Writes bytes of the file.
+    ///
+    /// # Errors
+    /// As [`reach`](Blank::reach).
+    fn write(&self, off: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Puts what was written on the disk.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn sync(&self) -> Result<()>;
+
+    /// Keeps bytes that are no part of the file, as long as it is not whole.
+    ///
+    /// # Errors
+    /// As [`reach`](Blank::reach).
+    fn keep(&self, off: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Reads bytes that were kept.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn kept(&self, off: u64, bytes: &mut [u8]) -> Result<()>;
+
+    /// Stores the words of a line, of a file that is as long as it will be.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the line lies outside; [`Io`](crate::ErrorKind::Io).
+    fn store_line(&self, off: u64, words: &[u64]) -> Result<()>;
+}
+
+/// What a copy of a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiedAs {
+    /// There is none: this medium can be copied only through the index.
+    Nothing,
+    /// A pool that was closed.
+    Closed,
+    /// A pool as a loss of power leaves it, without its log.
+    Cut,
+}
+
 /// The storage behind a medium's bytes. Nothing here runs for each operation, except while a pool
 /// grows.
 pub trait Storage: Send + Sync + 'static {
@@ -109,6 +160,14 @@ pub trait Storage: Send + Sync + 'static {
     /// [`Io`](crate::ErrorKind::Io).
     fn trim(&self, _bytes: u64) -> Result<()> {
         Ok(())
+    }
+
+    /// Copies the pool as it is at one moment to `to`, while operations go on. `watch` is told how many bytes of how many are copied.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full), [`Io`](crate::ErrorKind::Io): the pool itself is as it was.
+    fn copy_to(&self, _to: &dyn Blank, _watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        Ok(CopiedAs::Nothing)
     }
 
     /// The failure that an acknowledged operation survives.

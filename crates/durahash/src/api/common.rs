@@ -144,6 +144,42 @@ macro_rules! common_methods {
             self.handle.run(|engine| engine.sync())
         }
 
+        /// Writes all maps of the pool to the new file `to`, as a closed pool, while operations go on: a backup. It opens in
+        /// any mode, on any machine. The owner alone may open the file.
+        ///
+        /// With a [live image](crate::Options::live_image) the backup is the pool as it was at one moment during this
+        /// call: what had returned before the call is in it, and of what goes on meanwhile each operation or batch as a
+        /// whole or not at all. Writers wait for it for a moment, once. It takes as much space as the pool, and for
+        /// its time what is written to the pool's log meanwhile. At last the copy is opened once, in this process, so its
+        /// disk is to be one for pools: the process ends where a page of it cannot be read (SIGBUS).
+        ///
+        /// A pool that was closed and is [open for reading](crate::Options::read_only) is copied as it is. Any other (in
+        /// memory, behind a log of lines, in the mode `Process`, or on DAX) is copied entry by entry: each as it was at
+        /// some moment during this call, those of one batch at different ones.
+        ///
+        /// **Durability.** `to` has its name when the whole backup is on the disk, and not before. Nothing else is left by a
+        /// failure or a kill.
+        /// **Concurrency.** Any thread may call this at any time. Of several backups of a pool with a live image one is made after the other.
+        ///
+        /// # Errors
+        /// [`Exists`](crate::ErrorKind::Exists) where `to` is there; [`Full`](crate::ErrorKind::Full) where it does not fit;
+        /// [`Corrupt`](crate::ErrorKind::Corrupt) where a block of the pool is damaged; [`Io`](crate::ErrorKind::Io) with the
+        /// system's error, and where more is written to the pool than the disk of `to` takes. The pool itself stays as it is.
+        /// [`Options`](crate::ErrorKind::Options) in a forked child, and for a suspect pool without a live image.
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let to = dir.path().join("backup.pool");
+        /// map.backup(&to)?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
+            let backup = self.handle.pool().backup(to.as_ref(), &mut |_, _| ());
+            backup.map_err(|e| e.at_path(self.path()))
+        }
+
         /// Figures about the entries, their pool and its medium.
         #[doc = concat!("[`keys`](Stats::keys) is the number of ", $entries, ".")]
         ///

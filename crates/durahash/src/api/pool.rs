@@ -327,6 +327,42 @@ impl Pool {
         self.pool.check(found, watch).map_err(self.at())
     }
 
+    /// Writes the pool to the new file `to`, as [`Map::backup`](crate::Map::backup), and tells `watch` how much of how much is copied.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let to = dir.path().join("backup.pool");
+    /// pool.backup_watched(&to, &mut |done, of| println!("{done} of {of}"))?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn backup_watched(
+        &self,
+        to: impl AsRef<Path>,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        self.pool.backup(to.as_ref(), watch).map_err(self.at())
+    }
+
+    /// As [`backup_watched`](Pool::backup_watched), unwatched.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let to = dir.path().join("backup.pool");
+    /// pool.backup(&to)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
+        self.backup_watched(to, &mut |_, _| ())
+    }
+
     /// Does a piece of background work of any of the maps, and returns true if more is waiting, as
     /// [`Map::step`](crate::Map::step).
     ///

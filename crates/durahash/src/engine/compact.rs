@@ -90,7 +90,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Copies all maps into a new pool at `path`, and closes it. Its file stays locked.
-fn copy_all(
+pub(crate) fn copy_all(
     old: &OpenPool,
     path: &Path,
     settings: &Settings,

@@ -418,6 +418,15 @@ impl OpenPool {
         self.store.sync()
     }
 
+    /// Refuses a forked child, which has no pool.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process == Process::own() {
+            return Ok(());
+        }
+        let what = "a forked child has no part in the pools of its parent";
+        Err(ErrorKind::Options { what }.into())
+    }
+
     /// Closes the pool, if this is the last that keeps it open.
     pub(crate) fn close_last(self: Arc<Self>) -> Result<()> {
         Arc::into_inner(self)
@@ -426,12 +435,10 @@ impl OpenPool {
 
     /// Closes the pool, if that was not done; it is not in use.
     fn close(&self) -> Result<()> {
-        if self.process != Process::own() {
+        self.check_process().inspect_err(|_| {
             // Never dropped: that would unmap what this process has mapped in the file's place.
             std::mem::forget(Arc::clone(&self.store));
-            let what = "a forked child has no part in the pools of its parent";
-            return Err(ErrorKind::Options { what }.into());
-        }
+        })?;
         self.stop_warming();
         if !self.is_open.swap(false, Ordering::Relaxed) || self.store.is_read_only() {
             return Ok(());

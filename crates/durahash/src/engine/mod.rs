@@ -9,7 +9,7 @@
 //!   in the slot that the index has of it. `edit.rs` is a change of one key. Where keys and values have fixed
 //!   sizes, a record without a next one is a cell (`cell.rs`). `known.rs` says which records are verified.
 //! - Of several keys, all or none: `batch.rs`.
-//! - Of files: `open.rs`.
+//! - Of files: `open.rs`, `compact.rs`, `backup.rs`.
 //!
 //! `durable.rs` stands between these and the design: behind a log an operation waits there until it is durable.
 
@@ -67,6 +67,8 @@ pub(crate) mod batch;
 pub(crate) mod open;
 
 pub(crate) mod compact;
+
+pub(crate) mod backup;
 
 pub(crate) mod map;
 pub(crate) mod multi_map;

@@ -25,8 +25,8 @@ use std::path::Path;
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    COPIED_WORDS, CopiedWords, Durability, Error, ErrorKind, Event, Format, Gate, LINE_BYTES,
-    LogStats, Medium, PmU64, Pool, PoolStats, Result, SyncMode, on_media,
+    Blank, COPIED_WORDS, CopiedAs, CopiedWords, Durability, Error, ErrorKind, Event, Format, Gate,
+    LINE_BYTES, LogStats, Medium, PmU64, Pool, PoolStats, Result, SyncMode, on_media,
 };
 
 use super::cell::{Cell, is_cell};
@@ -341,6 +341,8 @@ pub(crate) trait Store: Send + Sync {
     fn wait_until_durable(&self) -> Result<()>;
     /// As [`Medium::sync`], of everything.
     fn sync(&self) -> Result<()>;
+    /// As [`Storage::copy_to`](durahash_media::Storage::copy_to).
+    fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs>;
     /// As [`Pool::is_read_only`].
     fn is_read_only(&self) -> bool;
     /// As [`Pool::close`].
@@ -588,6 +590,10 @@ impl<M: Medium> Store for Pool<M> {
             self.poison();
         }
         synced
+    }
+
+    fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        self.medium().copy_to(to, watch)
     }
 
     fn is_read_only(&self) -> bool {

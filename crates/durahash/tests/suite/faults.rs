@@ -309,6 +309,9 @@ fn a_forked_child_has_no_part_in_the_pool() {
             let of_child = Arc::clone(&map);
             let ended = in_forked_child(move || {
                 let map = of_child.lock().unwrap().take().unwrap();
+                if map.backup("/nowhere").is_ok() {
+                    return Err(io::Error::other("it was backed up"));
+                }
                 match closes.then(|| map.close()) {
                     None | Some(Err(_)) => Ok(()),
                     Some(Ok(())) => Err(io::Error::other("it was closed")),

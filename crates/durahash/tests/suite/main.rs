@@ -2,6 +2,7 @@
 //! starts processes of itself.
 
 mod any;
+mod backup;
 mod batch;
 mod cells;
 mod checks;

@@ -8,7 +8,7 @@ const PAGE_LINES: u64 = BLOCK_BYTES as u64 / LINE_BYTES;
 
 /// What the batches since the last look have changed.
 pub(super) struct Applied {
-    last: Position,
+    pub(super) last: Position,
     /// Pages, by their numbers; in words of bits.
     bits: Vec<u64>,
 }

@@ -64,7 +64,7 @@ impl<D: LiveDisk> Core<D> {
             return Ok(true);
         }
         self.disk.sync_data().map_err(|e| self.writing(e))?;
-        self.move_head(Head { at: to, ..self.head() })?;
+        self.move_head(&mut base, Head { at: to, ..self.head() })?;
         Ok(true)
     }
 
@@ -101,8 +101,11 @@ impl<D: LiveDisk> Core<D> {
     }
 
     /// C5 and C6, with `base` locked and the base synced: `next` is the head, but for its generation.
-    fn move_head(&self, next: Head) -> Result<()> {
+    fn move_head(&self, base: &mut Base, next: Head) -> Result<()> {
         let before = self.head();
+        if let Some(follower) = &mut base.follower {
+            self.follow(follower, next.at);
+        }
         let next = Head { generation: before.generation + 1, ..next };
         debug_assert!(next.at.batch >= before.at.batch);
         self.write_head(&next)?;
@@ -127,9 +130,8 @@ impl<D: LiveDisk> Core<D> {
     /// of that process has hidden is written once more, too.
     fn note_old(&self, base: &mut Base) -> Result<()> {
         let Some(noted) = base.noted_before else { return Ok(()) };
-        let head = self.head();
         let (mut pages, end) = (BTreeSet::new(), self.disk.region().len());
-        self.each_line(&head, noted, &mut |off, _| {
+        self.each_line(self.head().at, noted, &mut |off, _| {
             // Not of what was cut off by a close that did not come to its end.
             if off < end {
                 pages.insert(off / BLOCK_BYTES as u64);
@@ -142,10 +144,10 @@ impl<D: LiveDisk> Core<D> {
         Ok(())
     }
 
-    /// The lines of the batches from the head up to `to`.
-    fn each_line(&self, head: &Head, to: Position, take: Take<'_>) -> Result<()> {
+    /// The lines of the batches behind `at`, which no head is behind, up to `to`.
+    pub(super) fn each_line(&self, mut at: Position, to: Position, take: Take<'_>) -> Result<()> {
+        let head = &self.head();
         let ring = Ring::of(&self.disk, head);
-        let mut at = head.at;
         while at.batch < to.batch {
             at = ring.batch(head, at, Some(take))?.ok_or_else(|| {
                 Error::corrupt("the log is damaged (place in the log's ring)", at.place)
@@ -168,7 +170,7 @@ impl<D: LiveDisk> Core<D> {
         base.ways_out += 1;
         let head = self.head();
         let (mut pages, end) = (Pages::default(), self.disk.region().len());
-        self.each_line(&head, last, &mut |off, line| {
+        self.each_line(head.at, last, &mut |off, line| {
             if off >= end {
                 return Ok(());
             }
@@ -181,7 +183,7 @@ impl<D: LiveDisk> Core<D> {
         pages.write(&self.disk)?;
         self.disk.sync_data().map_err(|e| self.writing(e))?;
         base.noted_before = None;
-        self.move_head(Head { at: last, ..head })
+        self.move_head(base, Head { at: last, ..head })
     }
 
     /// The live file is damaged: there is no batch of it, and no later process trusts it.

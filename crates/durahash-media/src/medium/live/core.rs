@@ -52,6 +52,18 @@ pub(super) struct Base {
     pub(super) noted_before: Option<Position>,
     /// A length for which there was no space.
     pub(super) refused: u64,
+    /// The backup that is under way.
+    pub(super) follower: Option<Follower>,
+}
+
+/// A backup, which has the lines of all batches from its beginning on, also of those that are gone from the ring.
+pub(super) struct Follower {
+    /// Behind the last batch that it has.
+    pub(super) at: Position,
+    /// Lines that it has not kept elsewhere yet, each behind its offset.
+    pub(super) lines: Vec<u8>,
+    /// Why it has come to its end.
+    pub(super) failed: Option<Error>,
 }
 
 /// Who takes snapshots: one thread at a time.
@@ -87,6 +99,8 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) done: AtomicU64,
     /// Held while the base or a head is written; after `taker`, where both are.
     pub(super) base: Mutex<Base>,
+    /// Held by who makes a backup.
+    pub(super) backing_up: Mutex<()>,
     /// The durable head. Held for no longer than it takes to look.
     head: Mutex<Head>,
     /// Told when it moves.
@@ -120,6 +134,7 @@ impl<D: LiveDisk> Core<D> {
             taker: Mutex::new(Taker::new(head.at)),
             done: AtomicU64::new(0),
             base: Mutex::default(),
+            backing_up: Mutex::default(),
             head: Mutex::new(head),
             moved: Condvar::new(),
             applied: Mutex::new(Applied::new(head.at)),

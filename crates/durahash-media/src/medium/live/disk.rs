@@ -86,6 +86,15 @@ pub trait LiveDisk: LiveSource {
     /// The mark of a line of the image.
     fn mark(&self, line: u64) -> &AtomicU8;
 
+    /// The part of the image to which nobody stores: the log's area.
+    fn unused(&self) -> Range<u64>;
+
+    /// Reads bytes of the image as they are now, while they may be stored to: some words before, some after.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()>;
+
     /// Writes whole pages of the base, but for the last one, which may end with the pool.
     ///
     /// # Errors

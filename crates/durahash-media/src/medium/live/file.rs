@@ -540,6 +540,20 @@ impl LiveDisk for LiveFiles {
         self.mark_at(line)
     }
 
+    fn unused(&self) -> Range<u64> {
+        self.area.off..self.area.off + self.area.bytes
+    }
+
+    /// By the file, as a page that its disk cannot read ends no process then.
+    fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        let live = &self.live().file;
+        let mut pieces = pieces((off, bytes.len() as u64), image_place);
+        let read = pieces.try_for_each(|(done, at, len)| {
+            sys::read_at(live, &mut bytes[done as usize..(done + len) as usize], at)
+        });
+        read.map_err(|e| self.error("reading the live image of the pool", e))
+    }
+
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         let written = self.direct.write(&self.view, sys::open_direct_write, bytes, off);
         written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))

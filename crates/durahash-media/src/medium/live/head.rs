@@ -94,7 +94,7 @@ impl Head {
     }
 
     /// This head, and one that says the same and is written before it, to the other place.
-    pub(super) fn pair(self) -> [Head; 2] {
+    pub(in crate::medium) fn pair(self) -> [Head; 2] {
         [Head { generation: self.generation - 1, ..self }, self]
     }
 
@@ -106,11 +106,11 @@ impl Head {
     }
 
     /// Where this head is written: the other one stays.
-    pub(super) fn off(self) -> u64 {
+    pub(in crate::medium) fn off(self) -> u64 {
         self.generation % 2 * BLOCK_BYTES as u64
     }
 
-    pub(super) fn to_bytes(self) -> Vec<u8> {
+    pub(in crate::medium) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES];
         let Head { generation, uuid, salt, at, ring_bytes, start, boot, live, line, pool, .. } =
             self;

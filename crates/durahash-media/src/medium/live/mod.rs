@@ -48,7 +48,8 @@
 //! to which nobody else appends.
 //!
 //! # Not yet
-//! Readers in other processes, while one writes; backups from batches; check words at checkpoints; copies of parts of the base
+//! Readers in other processes, while one writes; check words at checkpoints, which would give the base lines that the image does
+//! not have, against **S-4**; copies of parts of the base
 //! instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 
@@ -66,6 +67,8 @@ mod core;
 
 mod checkpoint;
 mod snapshot;
+
+mod backup;
 
 mod background;
 mod open;
@@ -88,7 +91,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::core::Core;
-use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
+use super::{Blank, CopiedAs, Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
@@ -301,6 +304,10 @@ impl<D: LiveDisk + 'static> Storage for Live<D> {
     fn trim(&self, bytes: u64) -> Result<()> {
         self.core.close()?;
         self.core.disk.trim(bytes)
+    }
+    fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        self.core.back_up(to, watch)?;
+        Ok(CopiedAs::Cut)
     }
     fn durability(&self) -> Durability {
         if self.strict { Durability::Strict } else { Durability::Interval }

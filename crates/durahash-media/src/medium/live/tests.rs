@@ -300,3 +300,111 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
         });
     }
 }
+
+/// A copy in memory. Before each write, and behind each chunk, something happens to the pool.
+struct Copy<'a> {
+    bytes: Mutex<Vec<u8>>,
+    kept: Mutex<Vec<u8>>,
+    happens: &'a dyn Fn(),
+}
+
+impl Blank for Copy<'_> {
+    fn reach(&self, bytes: u64, _hole: std::ops::Range<u64>) -> Result<()> {
+        self.bytes.lock().unwrap().resize(bytes as usize, 0);
+        Ok(())
+    }
+
+    fn write(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        (self.happens)();
+        self.bytes.lock().unwrap()[off as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn keep(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        let mut kept = self.kept.lock().unwrap();
+        assert_eq!(kept.len() as u64, off);
+        kept.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn kept(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        bytes.copy_from_slice(&self.kept.lock().unwrap()[off as usize..][..bytes.len()]);
+        Ok(())
+    }
+
+    fn store_line(&self, off: u64, words: &[u64]) -> Result<()> {
+        let mut all = self.bytes.lock().unwrap();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        all[off as usize..][..bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+/// Stores, growth, snapshots, checkpoints and ways out between any two steps of a backup. All that was stored before its
+/// cut is in it, as nothing is after it.
+#[test]
+fn a_backup_has_what_its_cut_has() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(2 * POOL_BYTES, AREA_BYTES, false);
+        let medium = disk.create_live(SyncMode::INTERVAL, AREA_BYTES).unwrap();
+        medium.grow(POOL_BYTES).unwrap();
+        let random = Cell::new(seed);
+        let next = |below: u64| {
+            random.set(crate::hash::WordMix::new(seed).mix(random.get() + 1));
+            random.get() % below
+        };
+        let happens = || {
+            for _ in 0..next(40) {
+                put(&medium, next(medium.region().len() / 64), next(u64::MAX));
+            }
+            match next(8) {
+                0 | 1 => medium.steps().write().unwrap(),
+                2 => medium.steps().checkpoint().unwrap(),
+                // Batches of which the ring has room for a few.
+                3 => (0..3).for_each(|_| {
+                    (0..140).for_each(|_| put(&medium, next(POOL_BYTES / 64), next(u64::MAX)));
+                    medium.steps().write().unwrap();
+                }),
+                4 => drop(medium.grow(medium.region().len() + 4096)),
+                _ => {}
+            }
+        };
+        (0..20).for_each(|_| happens());
+        let copy = Copy { bytes: Mutex::default(), kept: Mutex::default(), happens: &happens };
+        let copied = medium.copy_to(&copy, &mut |_, _| happens()).unwrap();
+        assert_eq!(copied, CopiedAs::Cut);
+        let bytes = copy.bytes.into_inner().unwrap();
+        assert_eq!(bytes.len() as u64, medium.region().len());
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let wrong = (0..).step_by(8).zip(words).find(|(off, v)| word(&medium, *off).load() != *v);
+        assert_eq!(wrong, None, "seed {seed}");
+        assert!(medium.core.base.lock().unwrap().follower.is_none());
+    }
+}
+
+/// The ring is freed over and over while the backup does nothing: that ends it, and not the pool.
+#[test]
+fn a_backup_that_is_too_slow_is_given_up() {
+    let (disk, medium) = empty(SyncMode::INTERVAL);
+    let round = Cell::new(0);
+    let fill = || {
+        round.set(round.get() + 1);
+        for v in 0..40 {
+            (1..200).for_each(|line| put(&medium, line, round.get() * 1000 + v));
+            medium.steps().write().unwrap();
+        }
+    };
+    put(&medium, 1, 1);
+    let copy = Copy { bytes: Mutex::default(), kept: Mutex::default(), happens: &fill };
+    let failed = medium.copy_to(&copy, &mut |_, _| ()).unwrap_err();
+    assert!(failed.to_string().contains("than the backup's disk takes"), "{failed}");
+    let before = disk.image();
+    let copy = Copy { bytes: Mutex::default(), kept: Mutex::default(), happens: &|| () };
+    medium.copy_to(&copy, &mut |_, _| ()).unwrap();
+    let (_, lost) = open(power(before), SyncMode::INTERVAL).unwrap();
+    assert!((1..200).all(|line| get(&lost, line) == get(&medium, line)));
+}

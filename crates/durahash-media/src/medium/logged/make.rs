@@ -1,8 +1,7 @@
 //! A log made in the file of a pool that has none.
 
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
-use super::old::{PoolView, folio_bytes};
-use super::recover::Recovered;
+use super::old::{PoolView, empty_heads, folio_bytes};
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
 use crate::medium::{Medium, Storage, sys};
@@ -111,8 +110,8 @@ pub(crate) fn format_log<M: LogSpace>(
     // Written, not only reserved: the first write to reserved space takes twice as long.
     medium.write_file(off, &vec![0; parts.bytes() as usize])?;
     medium.sync_file()?;
-    for head in Recovered::nothing(uuid, parts).next(true)?.pair() {
-        medium.write_file(off + head.off(), &head.to_bytes())?;
+    for (at, head) in empty_heads(bytes, uuid)? {
+        medium.write_file(off + at, &head)?;
         medium.sync_file()?;
     }
     Ok(())

@@ -108,7 +108,8 @@ pub use file::FileDisk;
 pub use format::Line;
 pub use mode::SyncMode;
 pub(super) use old::{
-    OldLog, PoolView, begin_file, is_copy, is_left_in_cache, log_range, pool_bytes,
+    OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, empty_log, is_closed, is_copy,
+    is_left_in_cache, log_range, name_file, pool_bytes,
 };
 // For a pool that makes its log.
 #[cfg(not(loom))]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::param::page_size;
 
 use super::disk::{Disk, aligned};
-use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line};
+use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line, word};
 use super::recover::{self, AreaHead, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
@@ -55,7 +55,7 @@ pub(super) fn folio_bytes() -> u64 {
 pub(crate) struct LogArea {
     pub(in crate::medium) off: u64,
     pub(in crate::medium) bytes: u64,
-    uuid: [u64; 2],
+    pub(super) uuid: [u64; 2],
 }
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
@@ -71,7 +71,7 @@ pub(super) const EXTENTS_OFF: u64 = 152;
 /// Offsets of further extent tables, and how many.
 pub(crate) const TABLES_OFF: u64 = 336;
 pub(crate) const TABLES: u64 = 19;
-const SUPERBLOCK_BYTES: u64 = 512;
+pub(in crate::medium) const SUPERBLOCK_BYTES: u64 = 512;
 /// The state's bit of a pool that was closed.
 const CLEAN: u32 = 32;
 const FILE_OFF: u64 = 184;
@@ -193,6 +193,37 @@ pub(in crate::medium) fn is_copy(region: &Region, file: FileId) -> Result<bool> 
         && file.differs(FileId(word(FILE_OFF)?)))
 }
 
+/// True if the pool whose file begins with `bytes` was closed.
+pub(in crate::medium) fn is_closed(bytes: &[u8; SUPERBLOCK_BYTES as usize]) -> bool {
+    let word = |off: u64| word(bytes, off as usize);
+    is_pool(word(0), word(VERSION_OFF)) && bits(word(STATE_OFF), CLEAN, 1) == 1
+}
+
+/// Lets the pool in `region` say that it lies in `file`.
+pub(in crate::medium) fn name_file(region: &Region, file: FileId) -> Result<()> {
+    let word = |off: u64| region.at::<PmU64>(off);
+    if region.len() < SUPERBLOCK_BYTES || !is_pool(word(0)?.load(), word(VERSION_OFF)?.load()) {
+        return Err(Error::corrupt("the copy is no pool", 0));
+    }
+    word(FILE_OFF)?.store(file.0);
+    Ok(())
+}
+
+/// The heads of an empty log of pool `uuid` in an area of so many bytes, each with its place.
+pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2]) -> Result<[(u64, Vec<u8>); 2]> {
+    let heads = Recovered::nothing(uuid, Layout::first(area_bytes)).next(true)?.pair();
+    Ok(heads.map(|head| (head.off(), head.to_bytes())))
+}
+
+/// What makes the log of the pool in `region` an empty one, where its area is zeros: bytes of the pool.
+pub(in crate::medium) fn empty_log(region: &Region) -> Result<Vec<(u64, Vec<u8>)>> {
+    let Some(area) = LogArea::find(region)? else {
+        return Ok(Vec::new());
+    };
+    let heads = empty_heads(area.bytes, area.uuid)?;
+    Ok(heads.into_iter().map(|(at, head)| (area.off + at, head)).collect())
+}
+
 /// The contents of a file's log when it was opened.
 pub(in crate::medium) struct OldLog {
     pub(in crate::medium) area: LogArea,
@@ -256,6 +287,13 @@ impl OldLog {
     pub(in crate::medium) fn unused(&self) -> Range<u64> {
         let LogArea { off, bytes, .. } = self.area;
         off + self.found.used_bytes(bytes)..off + bytes
+    }
+
+    /// What makes the log, which was closed, a ring: bytes of the file.
+    pub(in crate::medium) fn as_ring(&self) -> [(u64, Vec<u8>); 2] {
+        let mut head = log_as_ring(&self.found.head(), self.area.bytes);
+        head.generation += 2;
+        head.pair().map(|head| (self.area.off + head.off(), head.to_bytes()))
     }
 
     /// True if the pages of the view are private.

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
+use super::map::{MAPPING, Mapping, Sharing};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::FileId;
 use crate::medium::process::Process;
@@ -254,7 +255,7 @@ impl PoolFile {
     }
 
     /// A growth by `wanted_bytes` that failed.
-    fn no_space(&self, e: io::Error, wanted_bytes: u64) -> Error {
+    pub(super) fn no_space(&self, e: io::Error, wanted_bytes: u64) -> Error {
         let limit = if [Errno::NOSPC, Errno::DQUOT].into_iter().any(|errno| sys::is(&e, errno)) {
             Limit::Disk
         } else if sys::is(&e, Errno::FBIG) {
@@ -286,6 +287,22 @@ impl PoolFile {
 
     pub(super) fn sync(&self) -> Result<()> {
         sys::sync_file(&self.file).map_err(|e| self.error("syncing the pool", e))
+    }
+
+    /// Another file in the same directory, which no name leads to.
+    pub(super) fn unnamed_beside(&self) -> Result<File> {
+        let make = || {
+            let (file, unpublished) = create_unpublished(&self.path, 0o600)?;
+            match unpublished {
+                Unpublished::Named(path) => match sys::unlink(&path) {
+                    // Another creation has taken it for a leftover.
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                    _ => Ok(file),
+                },
+                Unpublished::Unnamed(_) => Ok(file),
+            }
+        };
+        make().map_err(|e| self.no_space(e, BLOCK_BYTES))
     }
 
     /// True if it need not be synced yet.
@@ -385,6 +402,51 @@ impl Drop for PoolFile {
         // Closing would do it, but not while a child that another thread is just starting still
         // has the open file, which it closes only when it executes its program.
         let _ = self.file.unlock();
+    }
+}
+
+/// A mapping of the first `len` bytes of `file`, which may have `most` later, and the region over it, which
+/// lives no longer.
+pub(super) fn map_file(
+    file: &PoolFile,
+    sharing: Sharing,
+    len: u64,
+    most: u64,
+    dax: bool,
+) -> Result<(Mapping, Region)> {
+    let mapping =
+        Mapping::new(file.file(), sharing, len, most).map_err(|e| file.error(MAPPING, e))?;
+    // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
+    // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
+    let region = unsafe { Region::new(mapping.base(), len, most) };
+    Ok((mapping, if dax { region.without_speculation() } else { region }))
+}
+
+/// A pool file that stays locked until this, and its medium, are dropped.
+pub struct FileLock(pub(super) Arc<PoolFile>);
+
+impl FileLock {
+    /// As [`Storage::publish`].
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).
+    pub fn publish(&self) -> Result<()> {
+        self.0.publish()
+    }
+
+    /// Puts this file, a closed and published pool, in the place of `old`, in the same directory,
+    /// and gives it the owner and the permissions of `old`.
+    ///
+    /// **Durability.** The name stands for one of the two, whole, whenever power is lost; for this
+    /// one after success.
+    /// **Concurrency.** An open of the name finds it locked.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) with the system's error, or where the path of `old` leads to another
+    /// file by now. Either file may have the name then, if it was the directory that could not be
+    /// synced; else nothing was replaced.
+    pub fn replace(&self, old: &FileLock) -> Result<()> {
+        self.0.replace(&old.0)
     }
 }
 

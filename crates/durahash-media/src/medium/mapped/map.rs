@@ -15,6 +15,8 @@ use rustix::param::page_size;
 use crate::medium::room::{Map, Room, round_up};
 use crate::medium::sys;
 
+pub(in crate::medium) const MAPPING: &str = "mapping the pool";
+
 /// How the file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::medium) enum Sharing {

@@ -14,6 +14,7 @@
 //! The lock is advisory: a process that cuts the file while it is open ends this one
 //! (SIGBUS).
 
+mod copy;
 mod domain;
 mod file;
 mod map;
@@ -28,15 +29,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::room::Map;
-use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, sys};
+use super::{
+    ADDRESS_BYTES, Blank, CopiedAs, Durability, Memory, Region, Storage, each_line, logged, sys,
+};
 use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
-use file::PoolFile;
+pub use copy::PoolCopy;
+pub use file::FileLock;
+use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
-pub(super) use map::{Mapping, Sharing};
+pub(super) use map::{MAPPING, Mapping, Sharing};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,8 +68,6 @@ pub struct MappedOptions {
     /// Makes the flushes and fences real in the page cache, where they buy nothing: for benchmarks.
     pub force_flushes: bool,
 }
-
-pub(super) const MAPPING: &str = "mapping the pool";
 
 impl Default for MappedOptions {
     fn default() -> Self {
@@ -94,6 +97,8 @@ pub struct Mapped {
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
+    /// The file had all of the pool when it was opened: no log was open.
+    was_whole: bool,
     /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or another medium's.
@@ -212,6 +217,7 @@ impl Mapped {
             file,
             file_id: FileId::of(&metadata),
             file_bytes: len,
+            was_whole: false,
             sharing,
             log,
             unsynced,
@@ -228,6 +234,7 @@ impl Mapped {
             _ => e,
         })?;
         let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
+        mapped.was_whole = old.as_ref().is_none_or(|old| !old.is_private());
         if is_in_image && read_only && is_copy {
             return Err(ErrorKind::Copied.into());
         }
@@ -366,6 +373,20 @@ impl Mapped {
         log.as_ref().is_some_and(|old| old.ring.is_some())
     }
 
+    /// Lets the log of the pool, which is closed and not in use, be a ring beside a live image.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io).
+    pub fn make_ring(&self) -> Result<()> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(old) = log.as_ref().filter(|old| !old.is_private() && old.ring.is_none()) else {
+            return Ok(());
+        };
+        let mut heads = old.as_ring().into_iter();
+        let written = heads.try_for_each(|(off, head)| sys::write_at(self.file(), &head, off));
+        written.map_err(|e| self.error("making the log of the pool", e))
+    }
+
     /// The opposite of [`take_log`](Mapped::take_log).
     pub(super) fn return_log(&self, log: Option<OldLog>) {
         *self.log.lock().unwrap_or_else(PoisonError::into_inner) = log;
@@ -435,51 +456,6 @@ impl Mapped {
     /// Another holder of the file's lock, for after this medium is gone.
     pub fn file_lock(&self) -> FileLock {
         FileLock(Arc::clone(&self.file))
-    }
-}
-
-/// A mapping of the first `len` bytes of `file`, which may have `most` later, and the region over it, which
-/// lives no longer.
-fn map_file(
-    file: &PoolFile,
-    sharing: Sharing,
-    len: u64,
-    most: u64,
-    dax: bool,
-) -> Result<(Mapping, Region)> {
-    let mapping =
-        Mapping::new(file.file(), sharing, len, most).map_err(|e| file.error(MAPPING, e))?;
-    // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
-    // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
-    let region = unsafe { Region::new(mapping.base(), len, most) };
-    Ok((mapping, if dax { region.without_speculation() } else { region }))
-}
-
-/// A pool file that stays locked until this, and its medium, are dropped.
-pub struct FileLock(Arc<PoolFile>);
-
-impl FileLock {
-    /// As [`Storage::publish`].
-    ///
-    /// # Errors
-    /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).
-    pub fn publish(&self) -> Result<()> {
-        self.0.publish()
-    }
-
-    /// Puts this file, a closed and published pool, in the place of `old`, in the same directory,
-    /// and gives it the owner and the permissions of `old`.
-    ///
-    /// **Durability.** The name stands for one of the two, whole, whenever power is lost; for this
-    /// one after success.
-    /// **Concurrency.** An open of the name finds it locked.
-    ///
-    /// # Errors
-    /// [`Io`](ErrorKind::Io) with the system's error, or where the path of `old` leads to another
-    /// file by now. Either file may have the name then, if it was the directory that could not be
-    /// synced; else nothing was replaced.
-    pub fn replace(&self, old: &FileLock) -> Result<()> {
-        self.0.replace(&old.0)
     }
 }
 
@@ -642,6 +618,19 @@ impl Storage for Mapped {
         // there, and their stores are lost.
         self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
         self.file.truncate(bytes)
+    }
+
+    /// The file's bytes, where it is closed and nobody writes to it.
+    fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        let mut superblock = [0; logged::SUPERBLOCK_BYTES as usize];
+        let read = sys::read_at(self.file.file(), &mut superblock, 0);
+        read.map_err(|e| self.error("reading the pool", e))?;
+        if !self.read_only || !self.was_whole || !logged::is_closed(&superblock) {
+            return Ok(CopiedAs::Nothing);
+        }
+        let log = logged::log_range(&self.region);
+        copy::copy_file(&self.file, self.region.len(), log, to, watch)?;
+        Ok(CopiedAs::Closed)
     }
 
     fn durability(&self) -> Durability {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -609,6 +610,17 @@ impl LiveDisk for SimDisk {
 
     fn mark(&self, line: u64) -> &AtomicU8 {
         &self.0.live.marks[line as usize]
+    }
+
+    fn unused(&self) -> Range<u64> {
+        u64::MAX..u64::MAX
+    }
+
+    fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        let words = self.0.region.words(off, bytes.len() as u64 / 8)?;
+        let (bytes, _) = bytes.as_chunks_mut();
+        bytes.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.load().to_le_bytes());
+        Ok(())
     }
 
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
