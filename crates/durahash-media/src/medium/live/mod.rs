@@ -54,6 +54,7 @@
 
 // From low to high.
 pub(in crate::medium) mod head;
+mod planted;
 mod slot;
 
 mod applied;
@@ -72,6 +73,8 @@ mod open;
 
 #[cfg(not(loom))]
 mod file;
+#[cfg(all(test, loom))]
+mod loom;
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests;
 
