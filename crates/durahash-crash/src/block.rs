@@ -8,7 +8,7 @@
 //! of these versions, too, and no later sync is about them: a sector is known again only once it is written
 //! and synced again. A recovery that reads the ring on the drive has the drive's cache emptied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use durahash_media::sim::{DiskImage, DiskStep};
 
@@ -164,6 +164,8 @@ pub struct Walk {
     ring: usize,
     /// Length of the pool, where it is not on the disk yet.
     resized: Option<usize>,
+    /// Spill files that were removed: they may come back.
+    removed: BTreeSet<u64>,
 }
 
 impl Walk {
@@ -178,6 +180,7 @@ impl Walk {
             area: Pending::new(),
             ring: HEADS as usize,
             resized: None,
+            removed: BTreeSet::new(),
         }
     }
 
@@ -240,10 +243,11 @@ impl Walk {
                 }
             }
             DiskStep::Spill { batch, bytes: Some(bytes) } => {
+                self.removed.remove(batch);
                 self.durable.spills.insert(*batch, bytes.clone());
             }
-            // It may come back.
-            DiskStep::Spill { .. } | DiskStep::Live(_) | DiskStep::Mark(_) => {}
+            DiskStep::Spill { batch, bytes: None } => drop(self.removed.insert(*batch)),
+            DiskStep::Live(_) | DiskStep::Mark(_) => {}
         }
     }
 
@@ -304,6 +308,11 @@ impl Walk {
             && choose(1).is_some()
         {
             image.spills.insert(*batch, bytes.clone());
+        }
+        for batch in &walk.removed {
+            if choose(1).is_some() {
+                image.spills.remove(batch);
+            }
         }
         for (sector, versions) in &walk.pool {
             // Where the file did not become longer, there is no such sector.

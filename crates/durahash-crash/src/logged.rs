@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
-use durahash::{Batch, Design, Map, MultiMap, Openable, Options, Result, SyncMode};
+use durahash::{Batch, Design, ErrorKind, Map, MultiMap, Openable, Options, Result, SyncMode};
 use durahash_media::sim::{DiskImage, DiskStep, LiveSteps, LogSteps, SimDisk};
 use durahash_media::{Geometry, Medium};
 
@@ -228,7 +228,7 @@ impl Table {
         }
     }
 
-    fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         match self {
             Table::Words(map) => map.sync(),
             Table::Strings(map) => map.sync(),
@@ -303,6 +303,17 @@ struct Run {
     /// How many operations had begun, returned, and were waited for, at the mark of this number.
     marks: Vec<Progress>,
     error: Option<String>,
+    /// A call of the disk has failed.
+    has_failed: bool,
+}
+
+/// Which calls of the disk fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fail {
+    /// The one of this number, and all behind it.
+    From(u64),
+    /// That one alone: what is tried again succeeds.
+    Once(u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -433,8 +444,8 @@ impl Runner {
     }
 }
 
-/// Makes a pool, closes it, and runs `ops` operations on it; `fail_at` is the call that fails.
-fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, String> {
+/// Makes a pool, closes it, and runs `ops` operations on it; `fail` says which calls fail.
+fn run(case: Case, seed: u64, ops: usize, fail: Option<Fail>) -> Result<Run, String> {
     let told = |e: durahash::Error| e.to_string();
     let area_bytes = if case.extends { LONG_AREA_BYTES } else { AREA_BYTES };
     let disk = SimDisk::new(MAX_BYTES, area_bytes, case.keeps_staged());
@@ -442,8 +453,10 @@ fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, S
     table.close().map_err(told)?;
     let image = disk.image();
     let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, case.keeps_staged());
-    if let Some(nth) = fail_at {
-        disk.fail_at(nth);
+    match fail {
+        Some(Fail::From(nth)) => disk.fail_at(nth),
+        Some(Fail::Once(nth)) => disk.fail_once_at(nth),
+        None => {}
     }
     let run = Run {
         image,
@@ -451,12 +464,14 @@ fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, S
         after: vec![Contents::new()],
         marks: Vec::new(),
         error: None,
+        has_failed: false,
     };
     let mut runner = Runner { case, disk, run, at: Progress::default() };
     runner.mark();
     let done = runner.go(ops, seed);
     let mut run = runner.run;
     run.error = done.err().map(told);
+    run.has_failed = runner.disk.has_failed();
     Ok(run)
 }
 
@@ -505,19 +520,21 @@ impl Tester {
     /// # Errors
     /// As [`random`](Tester::random); a failure that was not told.
     pub fn failing(&mut self, seed: u64, ops: usize) -> Result<(), String> {
-        for nth in 1.. {
-            let run = run(self.case, seed, ops, Some(nth))?;
-            self.seen.clear();
-            self.look_at(&run, seed)?;
-            let failed = run
-                .steps
-                .iter()
-                .any(|step| matches!(step, DiskStep::LogFailed { .. } | DiskStep::SyncDataFailed));
-            if failed && run.error.is_none() {
-                return Err(format!("{:?}, seed {seed}: failure {nth} was not told", self.case));
-            }
-            if run.error.is_none() && !failed && nth > 20 {
-                return Ok(());
+        for fail in [Fail::From, Fail::Once] {
+            for nth in 1.. {
+                let run = run(self.case, seed, ops, Some(fail(nth)))?;
+                if !run.has_failed {
+                    break;
+                }
+                self.seen.clear();
+                self.look_at(&run, seed).map_err(|e| format!("{:?}: {e}", fail(nth)))?;
+                let failed = |step: &DiskStep| {
+                    matches!(step, DiskStep::LogFailed { .. } | DiskStep::SyncDataFailed)
+                };
+                if run.steps.iter().any(failed) && run.error.is_none() {
+                    let case = self.case;
+                    return Err(format!("{case:?}, seed {seed}: {:?} was not told", fail(nth)));
+                }
             }
         }
         Ok(())
@@ -602,7 +619,7 @@ impl Tester {
     fn crash(
         &mut self,
         run: &Run,
-        image: DiskImage,
+        mut image: DiskImage,
         walk: Option<&Walk>,
         expected: &RangeInclusive<usize>,
         durable: &RangeInclusive<usize>,
@@ -614,6 +631,17 @@ impl Tester {
         }
         self.looked.states += 1;
         let keeps = self.case.keeps_staged();
+        let mut expected = expected;
+        if killed && image.live.as_ref().is_some_and(|live| live.is_bad()) {
+            let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
+            match self.case.open(&disk) {
+                Err(e) if matches!(e.kind(), ErrorKind::NoLiveImage { .. }) => {}
+                Err(e) => return Err(format!("with a live file that is bad: {e}")),
+                Ok(_) => return Err("a live file that is bad was trusted".into()),
+            }
+            // What is on the disk, for who accepts it, and for another boot.
+            (image.boot, expected) = (image.boot + 1, durable);
+        }
         let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
         disk.set_past_cache(rng.below(2) == 0);
         let found = self.recover(run, &disk, expected, rng)?;

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use crate::deep::lock;
 use clap::{Args, Parser, Subcommand};
-use durahash::Design;
+use durahash::{Design, SyncMode};
 use durahash_crash::case::Case;
 use durahash_crash::cases;
+use durahash_crash::logged::Kind;
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
-use durahash_crash::power::Plan;
+use durahash_crash::power::{Live, Plan};
 use durahash_crash::run::{Failure, Look, NOTHING, Tester};
 use durahash_crash::script::{Op, parse};
 use durahash_crash::shrink::smallest;
@@ -136,19 +137,44 @@ struct Power {
     cuts: usize,
     #[command(flatten)]
     random: Random,
+    /// A multimap
     #[arg(long)]
     multi: bool,
+    /// A map of byte strings
+    #[arg(long, conflicts_with = "multi")]
+    strings: bool,
+    /// interval, interval:MILLISECONDS or strict
+    #[arg(long, default_value = "strict")]
+    mode: SyncMode,
+    /// A live image on the disk that loses power
+    #[arg(long)]
+    live: bool,
+    /// A live image in another place
+    #[arg(long, conflicts_with = "live")]
+    live_elsewhere: bool,
+    /// The ring is gone round, and the log written through the page cache
     #[arg(long)]
     short: bool,
+    /// The disk forgets to flush: it must be found
     #[arg(long)]
     lying: bool,
 }
 
 impl Power {
     fn plan(&self) -> Plan {
-        let &Power { design, cuts, multi, short, lying, .. } = self;
+        let &Power { design, cuts, mode, short, lying, .. } = self;
         let Random { seed, ops } = self.random;
-        Plan { design, multi, ops: ops as u64, cuts, seed, short, lying }
+        let kind = match (self.multi, self.strings) {
+            (true, _) => Kind::Lists,
+            (_, true) => Kind::Strings,
+            _ => Kind::Words,
+        };
+        let live = match (self.live, self.live_elsewhere) {
+            (true, _) => Some(Live::Beside),
+            (_, true) => Some(Live::Elsewhere),
+            _ => None,
+        };
+        Plan { design, kind, mode, live, ops: ops as u64, cuts, seed, short, lying }
     }
 }
 

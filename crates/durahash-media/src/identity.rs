@@ -13,14 +13,18 @@ use crate::error::{Error, Result};
 /// The machine's boot id; zeros where the system does not tell.
 pub(crate) fn boot_id() -> [u64; 2] {
     static ID: OnceLock<[u64; 2]> = OnceLock::new();
-    *ID.get_or_init(|| {
+    let id = ID.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let half = |part: Option<&str>| {
             part.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
         };
         [half(hex.get(0..16)), half(hex.get(16..32))]
-    })
+    });
+    #[cfg(any(test, feature = "sim"))]
+    return [id[0], id[1] ^ BOOT.get()];
+    #[cfg(not(any(test, feature = "sim")))]
+    *id
 }
 
 /// Random words.
@@ -35,6 +39,13 @@ pub(crate) fn new_uuid() -> Result<[u64; 2]> {
 #[cfg(any(test, feature = "sim"))]
 thread_local! {
     static PASS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static BOOT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Lets this thread see another boot of the machine than zero is, this one: what a loss of power leaves, for tests.
+#[cfg(any(test, feature = "sim"))]
+pub fn set_boot(boot: u64) {
+    BOOT.set(boot);
 }
 
 /// Lets copies of open pools pass for the files themselves in this thread: what a kill left, for tests.

@@ -1,9 +1,9 @@
 //! Atomics and waiting, in one place so that loom can swap them (`--cfg loom`).
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// One round of waiting for another thread: a few spins, then the processor is given away.
 pub(crate) struct Backoff(u32);
@@ -26,4 +26,56 @@ impl Backoff {
         }
         self.0 = self.0.saturating_add(1);
     }
+}
+
+/// A time that passes; under loom, where there is none, after a few questions.
+pub(crate) struct Watch {
+    #[cfg(loom)]
+    asked: std::cell::Cell<u32>,
+    #[cfg(not(loom))]
+    began: std::time::Instant,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Watch {
+            #[cfg(loom)]
+            asked: std::cell::Cell::new(0),
+            #[cfg(not(loom))]
+            began: std::time::Instant::now(),
+        }
+    }
+
+    /// True once so much time has passed.
+    pub(crate) fn has_passed(&self, time: std::time::Duration) -> bool {
+        #[cfg(loom)]
+        return self.asked.replace(self.asked.get() + 1) >= 1 && !time.is_zero();
+        #[cfg(not(loom))]
+        return self.began.elapsed() > time;
+    }
+
+    /// Sleeps for as long as it has run.
+    pub(crate) fn rest_as_long(&self) {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        std::thread::sleep(self.began.elapsed());
+    }
+}
+
+/// Sleeps for so long.
+pub(crate) fn rest(time: std::time::Duration) {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::sleep(time);
+    let _ = time;
+}
+
+/// Lets the processor know that this thread waits.
+pub(crate) fn spin() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
 }

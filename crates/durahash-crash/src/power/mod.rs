@@ -1,10 +1,12 @@
 //! A pool on a real file system that loses power: ext4 on a loop device, over a disk that writes down every
 //! write and flush (`fuse.rs`).
 //!
-//! A child process makes a pool there in the mode `Strict`, runs operations, and tells each that has
-//! returned. Then the power is cut, at random between two steps of the disk: of the sectors that were
-//! written since the last flush any version is there. The disk is mounted, which lets ext4 recover, and
-//! opened, which lets the pool recover; it must hold all operations that returned. Needs root, FUSE and loop devices.
+//! A child process makes a pool there, runs operations on it in some threads, and tells what must survive: in `Strict` each
+//! operation that has returned, in `Interval` those before a sync that has. Then the power is cut, at random between two
+//! steps of the disk: of the sectors that were written since the last flush any version is there. The disk is mounted,
+//! which lets ext4 recover, and opened in another boot of the machine, which lets the pool recover; it must hold a
+//! consistent cut of all threads with what was told. A pool with a live image is also opened in the same boot, where nothing
+//! can tell what became of that: it may be refused only for it. Needs root, FUSE and loop devices.
 
 mod fuse;
 mod index;
@@ -15,18 +17,25 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use durahash::{Design, Options, SyncMode};
+use durahash::{Design, ErrorKind, Options, SyncMode};
+use durahash_media::Geometry;
+use durahash_media::sim::set_boot;
 
 use crate::block::Pick;
-use crate::logged::{Contents, Table};
+use crate::logged::{Kind, Table};
 use crate::script::Rng;
-use index::Change;
+use index::THREADS;
 use record::{Recorder, Step, Walk};
 
 const DISK_BYTES: u64 = 96 << 20;
+/// In `Interval` a thread syncs after so many operations.
+const SYNCS_EVERY: u64 = 64;
+/// One cut of so many is also looked at in the same boot.
+const SAME_BOOT_EVERY: usize = 8;
 /// So long that it is written past the page cache.
 const LOG_BYTES: u64 = 10 << 20;
 /// So short that the ring is gone round.
@@ -34,14 +43,27 @@ const SHORT_LOG_BYTES: u64 = 256 << 10;
 /// The subcommand of the child.
 pub const CHILD: &str = "power-child";
 
+/// Where a live image lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// Beside the pool, on the disk that loses power.
+    Beside,
+    /// In another directory, which a loss of power leaves as it was, or empties.
+    Elsewhere,
+}
+
 /// A plan of cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The design.
     pub design: Design,
-    /// True for a multimap.
-    pub multi: bool,
-    /// Operations of the child.
+    /// The contents.
+    pub kind: Kind,
+    /// The mode.
+    pub mode: SyncMode,
+    /// A live image in place of a log of lines.
+    pub live: Option<Live>,
+    /// Operations of each of the child's threads.
     pub ops: u64,
     /// The number of cuts.
     pub cuts: usize,
@@ -54,21 +76,37 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn options(self) -> Options {
+    fn options(self, dir: &Path) -> Options {
         let log_bytes = if self.short { SHORT_LOG_BYTES } else { LOG_BYTES };
-        let options = Options::new().design(self.design).log_bytes(log_bytes);
-        options.sync_mode(SyncMode::Strict).max_bytes(1 << 30)
+        let options = Options::new().design(self.design).log_bytes(log_bytes).max_bytes(1 << 30);
+        // Small extents, so that a pool grows now and then.
+        let options = options
+            .geometry(Geometry { extent_shift: 14, ..Geometry::default() })
+            .sync_mode(self.mode);
+        match self.live {
+            None => options.live_image(false),
+            Some(Live::Beside) => options.live_image(true),
+            Some(Live::Elsewhere) => options.live_image(true).live_dir(elsewhere(dir)),
+        }
     }
 
-    fn table(self, path: &Path, is_new: bool) -> durahash::Result<Table> {
-        let options = self.options();
-        Ok(match (self.multi, is_new) {
-            (false, true) => Table::Words(options.create(path)?),
-            (false, false) => Table::Words(options.open(path)?),
-            (true, true) => Table::Lists(options.create(path)?),
-            (true, false) => Table::Lists(options.open(path)?),
+    /// The pool in `dir`, on the disk.
+    fn table(self, dir: &Path, is_new: bool) -> durahash::Result<Table> {
+        let (options, path) = (self.options(dir), dir.join("pool"));
+        Ok(match (self.kind, is_new) {
+            (Kind::Words, true) => Table::Words(options.create(path)?),
+            (Kind::Words, false) => Table::Words(options.open(path)?),
+            (Kind::Strings, true) => Table::Strings(options.create(path)?),
+            (Kind::Strings, false) => Table::Strings(options.open(path)?),
+            (Kind::Lists, true) => Table::Lists(options.create(path)?),
+            (Kind::Lists, false) => Table::Lists(options.open(path)?),
         })
     }
+}
+
+/// The directory beside the disk for live images.
+fn elsewhere(mounted: &Path) -> PathBuf {
+    mounted.with_file_name("elsewhere")
 }
 
 /// Counts of the work done.
@@ -84,24 +122,41 @@ pub struct Looked {
     pub pools: usize,
     /// Cuts before there was one.
     pub before: usize,
+    /// Opens in the same boot that were refused.
+    pub refused: usize,
 }
 
-/// The child's part: operations on the pool in `dir`, told one by one. It ends as if it were killed.
+/// The child's part: operations on the pool in `dir`, and what of them survives. It ends as if it were killed.
 ///
 /// # Errors
 /// Those of the pool.
 pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
-    let mut told = std::io::stdout();
-    let mut tell = |i: u64| {
+    let told = Mutex::new(std::io::stdout());
+    let tell = |thread: usize, count: u64| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         // The parent has failed, and says so.
-        let _ = writeln!(told, "{i}").and_then(|()| told.flush());
+        let _ = writeln!(told, "{thread} {count}").and_then(|()| told.flush());
     };
-    let table = plan.table(&dir.join("pool"), true)?;
-    tell(0);
-    for i in 1..=plan.ops {
-        Change::of(plan, i).apply(&table)?;
-        tell(i);
-    }
+    let table = plan.table(dir, true)?;
+    tell(0, 0);
+    let returned = [const { AtomicU64::new(0) }; THREADS];
+    let run = |thread| {
+        index::run(plan, &table, thread, &returned, |i| {
+            if plan.mode == SyncMode::Strict {
+                tell(thread, i);
+            } else if i.is_multiple_of(SYNCS_EVERY) {
+                let before = returned.each_ref().map(|count| count.load(Ordering::Acquire));
+                table.sync()?;
+                before.into_iter().enumerate().for_each(|(thread, count)| tell(thread, count));
+            }
+            Ok(())
+        })
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || run(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread has panicked"))
+    })?;
     std::process::exit(0);
 }
 
@@ -165,7 +220,8 @@ fn told(what: &str) -> impl Fn(std::io::Error) -> String {
 pub fn cut(plan: Plan) -> Result<Looked, String> {
     let dir = std::env::temp_dir().join(format!("durahash-power-{}", std::process::id()));
     let (mounted, image) = (dir.join("mounted"), dir.join("image"));
-    fs::create_dir_all(&mounted).map_err(told("directories"))?;
+    let made = fs::create_dir_all(&mounted).and_then(|()| fs::create_dir_all(elsewhere(&mounted)));
+    made.map_err(told("directories"))?;
     let mut undo = Undo(vec![("rm", dir.clone())]);
     let empty = File::create(&image).and_then(|file| file.set_len(DISK_BYTES));
     empty.map_err(told("an image"))?;
@@ -208,12 +264,24 @@ fn record(plan: Plan, dir: &Path, base: Vec<u8>) -> Result<Vec<Step>, String> {
     command.arg(CHILD).arg("--dir").arg(&mounted);
     command.args(["--design", &plan.design.to_string()]);
     command.args(["--seed", &plan.seed.to_string(), "--ops", &plan.ops.to_string()]);
-    command.args(plan.short.then_some("--short")).args(plan.multi.then_some("--multi"));
+    let kind = match plan.kind {
+        Kind::Words => None,
+        Kind::Strings => Some("--strings"),
+        Kind::Lists => Some("--multi"),
+    };
+    let live = plan.live.map(|live| match live {
+        Live::Beside => "--live",
+        Live::Elsewhere => "--live-elsewhere",
+    });
+    command.args(["--mode", &plan.mode.to_string()]).args(kind).args(live);
+    command.args(plan.short.then_some("--short"));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(told("a child"))?;
     let pipe = child.stdout.take().ok_or("the child has no pipe")?;
     for line in BufReader::new(pipe).lines() {
-        let count = line.map_err(told("the child"))?.parse().map_err(|_| "no number")?;
-        disk.did(Step::Returned(count));
+        let line = line.map_err(told("the child"))?;
+        let (thread, count) = line.split_once(' ').ok_or("no two numbers")?;
+        let number = |text: &str| text.parse().map_err(|_| format!("no number: {text}"));
+        disk.did(Step::Promised { thread: number(thread)? as usize, count: number(count)? });
     }
     let status = child.wait().map_err(told("the child"))?;
     undo.now()?;
@@ -239,13 +307,13 @@ fn look(
         match step {
             Step::Write { bytes, .. } => looked.bytes += bytes.len() as u64,
             Step::Flush => looked.flushes += 1,
-            Step::Returned(_) => continue,
+            Step::Promised { .. } => continue,
         }
         looked.steps += 1;
     }
     let mut rng = Rng::new(plan.seed ^ 0x0ff);
     // One of eight while the pool is made, which takes most of the writes.
-    let is_made = |step: &Step| matches!(step, Step::Returned(_));
+    let is_made = |step: &Step| matches!(step, Step::Promised { .. });
     let made = steps.iter().position(is_made).unwrap_or(0);
     let mut draw = |number| match number % 8 {
         0 => rng.below(made + 1),
@@ -265,14 +333,32 @@ fn look(
             1 => Pick::Most,
             _ => Pick::Random(rng.number()),
         };
-        write_image(image, &walk.cut(pick)).map_err(told("an image"))?;
-        run("mount", &["-o".as_ref(), "loop".as_ref(), image, mounted])?;
-        let mut undo = Undo(vec![("umount", mounted.to_path_buf())]);
-        let found = check(plan, mounted, walk.returned);
-        undo.now()?;
-        let found = found.map_err(|e| {
-            format!("{plan:?}, cut {number} before step {at}, {pick:?}, {:?}: {e}", walk.returned)
-        })?;
+        if number % 2 == 1 && plan.live == Some(Live::Elsewhere) {
+            let dir = elsewhere(mounted);
+            let emptied = fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir));
+            emptied.map_err(told("a directory"))?;
+        }
+        let bytes = walk.cut(pick);
+        let on_it = |work: &mut dyn FnMut() -> Result<bool, String>| {
+            write_image(image, &bytes).map_err(told("an image"))?;
+            run("mount", &["-o".as_ref(), "loop".as_ref(), image, mounted])?;
+            let mut undo = Undo(vec![("umount", mounted.to_path_buf())]);
+            let done = work();
+            undo.now()?;
+            done.map_err(|e| {
+                format!(
+                    "{plan:?}, cut {number} before step {at}, {pick:?}, {:?}: {e}",
+                    walk.promised
+                )
+            })
+        };
+        if number % SAME_BOOT_EVERY == 5 && plan.live.is_some() && walk.promised.is_some() {
+            looked.refused += usize::from(on_it(&mut || refused(plan, mounted))?);
+        }
+        set_boot(1 + number as u64);
+        let found = on_it(&mut || check(plan, mounted, walk.promised));
+        set_boot(0);
+        let found = found?;
         *(if found { &mut looked.pools } else { &mut looked.before }) += 1;
     }
     Ok(looked)
@@ -291,26 +377,25 @@ fn write_image(path: &Path, image: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// True if there is a pool. It must hold the operations that `returned`, and at most those that were begun.
-fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> {
-    let path = dir.join("pool");
-    if !path.exists() {
-        return if returned.is_none() { Ok(false) } else { Err("the pool is gone".into()) };
+/// True if an open in the boot in which the power was cut is refused, as there is no live image that could be trusted. On the disk
+/// there may be one: nothing tells that it has lost pages, but that a boot does not outlive the power.
+fn refused(plan: Plan, dir: &Path) -> Result<bool, String> {
+    match plan.table(dir, false) {
+        Err(e) if matches!(e.kind(), ErrorKind::NoLiveImage { .. }) => Ok(true),
+        _ if plan.live == Some(Live::Beside) => Ok(false),
+        Err(e) => Err(format!("not refused for its live image: {e}")),
+        Ok(_) => Err("opened without its live image".into()),
+    }
+}
+
+/// True if there is a pool. It must hold the operations that were `promised`, and at most those that were begun.
+fn check(plan: Plan, dir: &Path, promised: Option<[u64; THREADS]>) -> Result<bool, String> {
+    if !dir.join("pool").exists() {
+        return if promised.is_none() { Ok(false) } else { Err("the pool is gone".into()) };
     }
     let told = |e: durahash::Error| e.to_string();
-    let table = plan.table(&path, false).map_err(told)?;
-    let found = table.contents()?;
-    let mut contents = Contents::new();
-    let mut is_one = false;
-    for i in 0..=plan.ops {
-        if i > 0 {
-            Change::of(plan, i).model(&mut contents, plan.multi);
-        }
-        is_one |= i >= returned.unwrap_or(0) && contents == found;
-    }
-    if !is_one {
-        return Err(format!("{} keys, and not as after any operation since", found.len()));
-    }
+    let table = plan.table(dir, false).map_err(told)?;
+    index::check(plan, table.contents()?, promised.unwrap_or_default())?;
     // And it goes on.
     (0..20).try_for_each(|key| table.put(key, key)).map_err(told)?;
     table.close().map_err(told)?;

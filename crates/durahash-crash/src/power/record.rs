@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::index::THREADS;
 use crate::block::Pick;
 use crate::script::Rng;
 
@@ -21,8 +22,11 @@ pub(super) enum Step {
     },
     /// Earlier writes are on the disk.
     Flush,
-    /// So many operations had returned.
-    Returned(u64),
+    /// So many operations of a thread survive from here on, and the pool does.
+    Promised {
+        thread: usize,
+        count: u64,
+    },
 }
 
 /// A disk in memory that records its writes and flushes.
@@ -73,12 +77,13 @@ pub(super) struct Walk {
     durable: Vec<u8>,
     /// Versions of sectors since the last flush, oldest first.
     pending: BTreeMap<usize, Vec<Vec<u8>>>,
-    pub(super) returned: Option<u64>,
+    /// Operations of each thread that must be there; none before the pool must be.
+    pub(super) promised: Option<[u64; THREADS]>,
 }
 
 impl Walk {
     pub(super) fn new(image: Vec<u8>) -> Self {
-        Walk { durable: image, pending: BTreeMap::new(), returned: None }
+        Walk { durable: image, pending: BTreeMap::new(), promised: None }
     }
 
     pub(super) fn take(&mut self, step: &Step) {
@@ -102,7 +107,10 @@ impl Walk {
                     self.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(last);
                 }
             }
-            Step::Returned(count) => self.returned = Some(*count),
+            Step::Promised { thread, count } => {
+                let promised = &mut self.promised.get_or_insert_default()[*thread];
+                *promised = (*promised).max(*count);
+            }
         }
     }
 
@@ -141,12 +149,12 @@ mod tests {
         let recorder = Recorder::new(vec![0; 4096]);
         assert!(recorder.write(0, &[1; 1024]) && !recorder.write(4000, &[1; 100]));
         recorder.did(Step::Flush);
-        recorder.did(Step::Returned(3));
+        recorder.did(Step::Promised { thread: 1, count: 3 });
         assert!(recorder.write(100, &[2; 1000]));
         assert_eq!(recorder.read(90, 20), [[1; 10], [2; 10]].concat());
         let mut walk = Walk::new(vec![0; 4096]);
         recorder.into_steps().iter().for_each(|step| walk.take(step));
-        assert_eq!(walk.returned, Some(3));
+        assert_eq!(walk.promised, Some([0, 3]));
         let least = walk.cut(Pick::Least);
         assert_eq!((least[200], least[1050]), (1, 0));
         let most = walk.cut(Pick::Most);

@@ -32,15 +32,17 @@
 //!
 //! *It happens before every store of e + 1*: those have loaded by acquire what G4 stored.
 
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+use std::io;
+use std::sync::atomic::compiler_fence;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
-use std::{hint, io, thread};
+use std::time::Duration;
 
 use rustix::thread::MembarrierCommand;
 
+use super::planted::{Fault, interrupted, planted};
 use super::slot::{Slot, Slots};
 use crate::medium::sys;
+use crate::primitive::{AtomicU64, Ordering, Watch, fence, rest, spin};
 
 /// The two low bits of a state say whether the gate is open; the epoch stands above them. An entrant waits from `CLOSED` on.
 const OPEN: u64 = 0;
@@ -101,7 +103,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// True if the system makes a barrier in every thread of this process when it is asked to.
 fn has_membarrier() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| sys::membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+    *REGISTERED.get_or_init(|| {
+        cfg!(loom) || sys::membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    })
+}
+
+/// G2.
+fn barrier_everywhere() -> io::Result<()> {
+    #[cfg(all(test, loom))]
+    return super::loom::barrier_everywhere();
+    #[cfg(not(all(test, loom)))]
+    sys::membarrier(MembarrierCommand::PrivateExpedited)
+}
+
+/// Step 1 with a fence, which the exchange is: it and the load behind it are in one order with the store and the look of who
+/// closes the gate. Loom takes them for an acquire and a release, so it needs the fence itself.
+#[inline(always)]
+fn come(slot: &Slot) {
+    if planted(Fault::PlainlyInside) {
+        slot.inside.store(1, Ordering::Relaxed);
+        return;
+    }
+    slot.inside.swap(1, Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
 }
 
 impl Barrier {
@@ -136,11 +161,12 @@ impl Barrier {
     #[inline(always)]
     pub(super) fn enter(&self, slot: &Slot) -> u64 {
         if self.fences {
-            slot.inside.swap(1, Ordering::SeqCst);
+            come(slot);
         } else {
             slot.inside.store(1, Ordering::Relaxed);
             // The thread that makes a cut makes it one of the processor.
             compiler_fence(Ordering::SeqCst);
+            interrupted();
         }
         // Behind an exchange, in one order with that and the other thread's store and look.
         let order = if self.fences { Ordering::SeqCst } else { Ordering::Acquire };
@@ -158,8 +184,10 @@ impl Barrier {
     #[inline(never)]
     fn enter_slowly(&self, slot: &Slot, mut state: u64) -> u64 {
         loop {
-            if phase(state) == CLOSING {
-                fence(Ordering::SeqCst);
+            if phase(state) == CLOSING && !planted(Fault::LookedOnce) {
+                if !planted(Fault::PlainlyPassed) {
+                    fence(Ordering::SeqCst);
+                }
                 state = self.state.0.load(Ordering::Acquire);
             }
             if phase(state) < CLOSED {
@@ -167,17 +195,18 @@ impl Barrier {
             }
             slot.inside.store(0, Ordering::Release);
             self.wait(state);
-            slot.inside.swap(1, Ordering::SeqCst);
+            come(slot);
             state = self.state.0.load(Ordering::SeqCst);
         }
     }
 
     /// Waits while the gate is closed.
+    #[cfg(not(loom))]
     fn wait(&self, closed: u64) {
-        let began = Instant::now();
+        let watch = Watch::start();
         let is_closed = || self.state.0.load(Ordering::SeqCst) == closed;
-        while is_closed() && began.elapsed() < SPIN {
-            hint::spin_loop();
+        while is_closed() && !watch.has_passed(SPIN) {
+            spin();
         }
         let mut sleeping = lock(&self.sleeping);
         *sleeping += 1;
@@ -185,12 +214,28 @@ impl Barrier {
             let waited = self.opened.wait_timeout(sleeping, TIRED);
             let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             sleeping = guard;
-            let may_open = timeout.timed_out() && phase(closed) == CLOSED;
-            if may_open && self.change(closed, closed & !CLOSED) {
+            if timeout.timed_out() && self.open_tired(closed) {
                 self.opened.notify_all();
             }
         }
         *sleeping -= 1;
+    }
+
+    /// The same without sleep.
+    #[cfg(loom)]
+    fn wait(&self, closed: u64) {
+        let watch = Watch::start();
+        while self.state.0.load(Ordering::SeqCst) == closed {
+            if watch.has_passed(TIRED) {
+                self.open_tired(closed);
+            }
+            spin();
+        }
+    }
+
+    /// Opens the gate, as who has closed it may have been stopped.
+    fn open_tired(&self, closed: u64) -> bool {
+        phase(closed) == CLOSED && self.change(closed, closed & !CLOSED)
     }
 
     fn change(&self, from: u64, to: u64) -> bool {
@@ -213,7 +258,7 @@ impl Barrier {
         let epoch = self.epoch();
         for tries in 0.. {
             if self.close(epoch, tries)? {
-                let is_cut = self.change(epoch << PHASE_BITS | CLOSED, next(epoch) << PHASE_BITS);
+                let is_cut = self.end(epoch);
                 self.wake();
                 if is_cut {
                     return Ok(next(epoch));
@@ -223,13 +268,28 @@ impl Barrier {
         unreachable!("there is no end of tries")
     }
 
+    /// G4.
+    fn end(&self, epoch: u64) -> bool {
+        let (closed, after) = (epoch << PHASE_BITS | CLOSED, next(epoch) << PHASE_BITS);
+        if planted(Fault::EndedByStore) {
+            self.state.0.store(after, Ordering::SeqCst);
+            return true;
+        }
+        self.change(closed, after)
+    }
+
     /// Runs `f` while nobody enters, however long that takes, and nobody is inside; but for a thread that stays there for more than
     /// half a second, stopped or in a page fault that waits for the disk, and where the system makes no barrier.
     pub(super) fn while_shut(&self, f: impl FnOnce()) {
         let _closer = lock(&self.closer);
         let epoch = self.epoch();
-        let _ = (0..2 * TRIES).any(|tries| self.close(epoch, tries).unwrap_or(true));
-        self.state.0.store(epoch << PHASE_BITS | SHUT, Ordering::SeqCst);
+        let [closed, shut] = [CLOSED, SHUT].map(|p| epoch << PHASE_BITS | p);
+        // Not if one who waited has opened it meanwhile.
+        let is_shut = (0..2 * TRIES)
+            .any(|tries| self.close(epoch, tries).unwrap_or(false) && self.change(closed, shut));
+        if !is_shut {
+            self.state.0.store(shut, Ordering::SeqCst);
+        }
         f();
         self.state.0.store(epoch << PHASE_BITS, Ordering::SeqCst);
         self.wake();
@@ -240,45 +300,49 @@ impl Barrier {
         let [open, closing, closed] = [OPEN, CLOSING, CLOSED].map(|p| epoch << PHASE_BITS | p);
         if !self.fences {
             self.state.0.store(closing, Ordering::SeqCst);
-            let barrier = sys::membarrier(MembarrierCommand::PrivateExpedited);
+            let barrier = if planted(Fault::NoBarrier) { Ok(()) } else { barrier_everywhere() };
             if barrier.is_err() {
                 self.state.0.store(open, Ordering::SeqCst);
             }
             barrier?;
         }
         self.state.0.store(closed, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let (began, is_hard) = (Instant::now(), tries >= TRIES);
+        if !planted(Fault::PlainlyClosed) {
+            fence(Ordering::SeqCst);
+        }
+        let (watch, is_hard) = (Watch::start(), tries >= TRIES);
         if self.waited(is_hard, closed) {
             return Ok(true);
         }
         let _ = self.change(closed, open);
         self.wake();
-        thread::sleep(if is_hard { began.elapsed() } else { REST });
+        if is_hard {
+            watch.rest_as_long()
+        } else {
+            rest(REST)
+        }
         Ok(false)
     }
 
     /// Looks until nobody is inside; whether that came true in time.
     fn waited(&self, is_hard: bool, closed: u64) -> bool {
-        let (began, limit) = (Instant::now(), if is_hard { HARD } else { LOOK });
+        let (watch, limit) = (Watch::start(), if is_hard { HARD } else { LOOK });
         while !self.slots.all_outside() {
-            if began.elapsed() > limit || self.state.0.load(Ordering::Relaxed) != closed {
+            if watch.has_passed(limit) || self.state.0.load(Ordering::Relaxed) != closed {
                 return false;
             }
-            if is_hard {
-                thread::sleep(HARD_REST);
-            } else {
-                hint::spin_loop();
-            }
+            if is_hard { rest(HARD_REST) } else { spin() }
         }
         true
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Instant;
 
     use super::*;
 

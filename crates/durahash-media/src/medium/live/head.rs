@@ -181,6 +181,12 @@ mod at {
     pub(super) const MOUNT: usize = 20;
 }
 
+/// True if these words of a header say that the live file is bad.
+#[cfg(any(test, feature = "sim"))]
+pub(in crate::medium) fn is_bad(words: &[u64]) -> bool {
+    words[at::BAD] != 0
+}
+
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {

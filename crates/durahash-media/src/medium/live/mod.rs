@@ -55,6 +55,7 @@
 
 // From low to high.
 pub(in crate::medium) mod head;
+mod planted;
 mod slot;
 
 mod applied;
@@ -81,6 +82,8 @@ mod place;
 
 #[cfg(not(loom))]
 mod file;
+#[cfg(all(test, loom))]
+mod loom;
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests;
 

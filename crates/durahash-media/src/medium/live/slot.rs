@@ -7,15 +7,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::primitive::{AtomicU64, Ordering};
 
 /// Words of an entry of a list of lines, and of one of copies: the line's offset, and the line.
 pub(super) const LINE_ENTRY: usize = 1;
 pub(super) const COPY_ENTRY: usize = 9;
 
 /// Entries of the first chunk of a list; each further one has twice as many.
-const FIRST_ENTRIES: u64 = 64;
+const FIRST_ENTRIES: u64 = if cfg!(loom) { 1 } else { 64 };
 /// Chunks of a list: 2^40 entries.
 const CHUNKS: usize = 34;
 
@@ -187,7 +189,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(1);
+        static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         Slots(Arc::new(Mutex::new(Table { id, all: Vec::new(), free: Vec::new() })))
     }
@@ -207,7 +209,7 @@ impl Slots {
         })
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn give_back(&self, slot: Arc<Slot>) {
         lock(&self.0).free.push(slot);
     }
@@ -256,7 +258,7 @@ impl Slots {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

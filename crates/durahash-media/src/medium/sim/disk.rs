@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::buffer::Buffer;
 use crate::error::{Error, Limit, Result};
 use crate::medium::live::disk::clear_marks;
-use crate::medium::live::head::{Head, RING_OFF};
+use crate::medium::live::head::{self, Head, RING_OFF};
 use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
 use crate::medium::logged::recover::{self, AreaHead, Recovered};
 use crate::medium::{
@@ -92,6 +92,14 @@ pub struct LiveState {
     pub marks: Vec<u8>,
     /// Words of the image.
     pub image: Vec<u64>,
+}
+
+impl LiveState {
+    /// True if it could not be written back, so that no later process trusts it.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        head::is_bad(&self.header)
+    }
 }
 
 /// A disk's bytes.
@@ -179,6 +187,20 @@ struct State {
     limit_bytes: u64,
     /// Calls left until the one that fails.
     fails_after: Option<u64>,
+    /// Those behind it succeed.
+    fails_once: bool,
+    has_failed: bool,
+}
+
+impl State {
+    /// Counts a call; whether it fails.
+    fn fails(&mut self) -> bool {
+        let left = self.fails_after.map(|left| left.saturating_sub(1));
+        let fails = left == Some(0);
+        self.has_failed |= fails;
+        self.fails_after = left.filter(|_| !(fails && self.fails_once));
+        fails
+    }
 }
 
 impl SimDisk {
@@ -217,7 +239,14 @@ impl SimDisk {
             let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
             words.map(PmU64::new).collect()
         });
-        let state = State { image, steps, limit_bytes: max_bytes, fails_after: None };
+        let state = State {
+            image,
+            steps,
+            limit_bytes: max_bytes,
+            fails_after: None,
+            fails_once: false,
+            has_failed: false,
+        };
         let buffer = Some(buffer);
         SimDisk(Arc::new(Inner {
             region,
@@ -333,9 +362,26 @@ impl SimDisk {
         self.state().steps.push(DiskStep::Mark(mark));
     }
 
-    /// Lets the `nth` call that can fail, from here on, fail; the first is number 1.
+    /// Lets the `nth` call that can fail, from here on, fail, and all behind it; the first is number 1.
     pub fn fail_at(&self, nth: u64) {
         self.state().fails_after = Some(nth);
+    }
+
+    /// The same, but those behind it succeed.
+    pub fn fail_once_at(&self, nth: u64) {
+        let mut state = self.state();
+        (state.fails_after, state.fails_once) = (Some(nth), true);
+    }
+
+    /// True if a call has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state().has_failed
+    }
+
+    /// A call that takes no step, or has taken its steps: it fails if it is its turn.
+    fn call(&self) -> io::Result<()> {
+        if self.state().fails() { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     /// Lets writes to the log wait, or go on.
@@ -399,13 +445,9 @@ impl SimDisk {
     /// Does `step`, or `otherwise` if it is its turn to fail.
     fn act(&self, step: DiskStep, otherwise: Option<DiskStep>) -> io::Result<()> {
         let mut state = self.state();
-        let State { image, steps, fails_after, .. } = &mut *state;
-        let left = fails_after.map(|left| left.saturating_sub(1));
-        *fails_after = left;
-        let (step, done) = match left {
-            Some(0) => (otherwise, Err(Errno::IO.into())),
-            _ => (Some(step), Ok(())),
-        };
+        let (step, done) =
+            if state.fails() { (otherwise, Err(Errno::IO.into())) } else { (Some(step), Ok(())) };
+        let State { image, steps, .. } = &mut *state;
         if let Some(step) = step {
             image.apply(&step);
             steps.push(step);
@@ -581,7 +623,7 @@ impl LiveSource for SimDisk {
     }
 
     fn check_live(&self) -> io::Result<()> {
-        if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { Ok(()) }
+        if self.0.live.is_bad.load(Ordering::Relaxed) { Err(Errno::IO.into()) } else { self.call() }
     }
 
     fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
@@ -591,6 +633,7 @@ impl LiveSource for SimDisk {
 
 impl LiveDisk for SimDisk {
     fn make_live(&self) -> Result<FileName> {
+        self.call().map_err(|e| Error::io("making the live image of the pool", None, e))?;
         let LiveWords { name, header, marks, .. } = &self.0.live;
         let before = self.state().image.live.as_ref().map_or(0, |live| live.name);
         header.iter().for_each(|word| word.store(0));
@@ -630,7 +673,7 @@ impl LiveDisk for SimDisk {
             let words = bytes.as_chunks::<8>().0;
             self.write_line(off, &std::array::from_fn(|i| u64::from_le_bytes(words[i])));
         }
-        Ok(())
+        self.call()
     }
 
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {

@@ -26,7 +26,7 @@ pub use super::logged::LogSteps;
 pub use super::sys::faults;
 use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{Error, Limit, Result};
-pub use crate::identity::copies_pass;
+pub use crate::identity::{copies_pass, set_boot};
 use crate::word::{OnMedia, PmU64};
 pub use budget::{budget, seed};
 use buffer::Buffer;
