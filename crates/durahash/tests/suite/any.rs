@@ -75,12 +75,13 @@ fn as_kept<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
         run(&mut |_, flag| flags.push(flag));
         flags
     };
-    let contains =
-        |out: &mut _| any.contains_many_raw(list.len(), |i| list[i].0, |i, is| (*out)(i, is));
+    let contains = |out: &mut dyn FnMut(usize, bool)| {
+        any.contains_many_raw(list.len(), |i| list[i].0, out).unwrap();
+    };
     let all = |flag| vec![flag; list.len()];
     let there: Vec<_> = list.iter().map(|pair| Some(pair.1.to_vec())).enumerate().collect();
     assert_eq!(values(), there);
-    assert_eq!(flags(&|mut out| contains(&mut out).unwrap()), all(true));
+    assert_eq!(flags(&contains), all(true));
     let remove = |out: &mut dyn FnMut(usize, bool)| {
         any.remove_many_raw(list.len(), |i| list[i].0, out).unwrap();
     };
@@ -91,7 +92,7 @@ fn as_kept<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
     assert_eq!(flags(&remove), all(true));
     assert_eq!(flags(&remove), all(false));
     assert!(values().iter().all(|(_, value)| value.is_none()));
-    assert_eq!(flags(&|mut out| contains(&mut out).unwrap()), all(false));
+    assert_eq!(flags(&contains), all(false));
     assert_eq!(flags(&insert), all(true));
     any.put_many_raw(list.len(), |i| list[i]).unwrap();
     assert_eq!(values(), there);
