@@ -3,6 +3,7 @@
 use std::io;
 
 use durahash::{Error, ErrorKind};
+use pyo3::BoundObject;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

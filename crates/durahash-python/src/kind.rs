@@ -76,8 +76,8 @@ impl Kind {
             "bytes" => Kind::Bytes,
             "json" | "pickle" => {
                 let codecs = py.import("durahash._codecs")?;
-                let function = |what: &str| Ok(codecs.getattr(format!("{name}_{what}"))?.unbind());
-                let (encode, decode) = (function("encode")?, function("decode")?);
+                let function = |what: &str| codecs.getattr(format!("{name}_{what}"));
+                let (encode, decode) = (function("encode")?.unbind(), function("decode")?.unbind());
                 Kind::Coded(Codec { is_text: name == "json", name, encode, decode })
             }
             _ => {

@@ -53,7 +53,7 @@ impl Map {
         self.core.run(py, bytes, |map| map.compare_exchange_raw(key, old, new))
     }
 
-    /// Replaces the value of a key by what `f` makes of it, until nobody was quicker; `None` of `f` leaves it.
+    /// Replaces the value of a key by what `f` makes of it, until nobody was quicker.
     fn replace<'py, T>(
         &self,
         py: Python<'py>,
@@ -66,7 +66,6 @@ impl Map {
         loop {
             let (replace, answer) = f(old.as_deref())?;
             let new = match &replace {
-                Replace::Keep => return Ok(answer),
                 Replace::Remove => None,
                 Replace::Set(new) => Some(&new[..]),
             };
@@ -85,7 +84,6 @@ impl Map {
 
 /// What becomes of an entry.
 enum Replace {
-    Keep,
     Remove,
     Set(Vec<u8>),
 }

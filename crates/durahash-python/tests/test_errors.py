@@ -48,9 +48,11 @@ def test_files_that_are_not_what_was_asked_for(path, tmp_path):
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(durahash.CorruptError):
         durahash.Map(path)
-    with pytest.raises(durahash.IoError) as e:
+    with pytest.raises(durahash.NotAPoolError, match="it is a directory"):
         durahash.Map(tmp_path, key=int, value=int)
-    assert e.value.errno is not None
+    with pytest.raises(durahash.IoError) as e:
+        durahash.Map(path / "no.pool", key=int, value=int)
+    assert e.value.errno == errno.ENOTDIR and "map.pool/no.pool" in str(e.value)
 
 
 def test_options_that_make_no_sense_are_refused(path):

@@ -70,17 +70,16 @@ def test_it_is_a_mutable_mapping():
     assert isinstance(m, MutableMapping) and isinstance(m, durahash.Map)
     m.update({"a": 1}, b=2)
     m.update([("c", 3)])
-    m |= {"d": 4} if hasattr(dict, "__ior__") and hasattr(m, "__ior__") else {}
+    m |= {"d": 4}
     assert m.keys() & {"a", "z"} == {"a"}
     assert ("b", 2) in m.items() and 3 in m.values()
     key, value = m.popitem()
-    assert key not in m and value in (1, 2, 3)
+    assert key not in m and value in (1, 2, 3, 4)
     m.clear()
     with pytest.raises(KeyError):
         m.popitem()
     with pytest.raises(TypeError):
         hash(m)
-    assert list(reversed([*m])) == []
 
 
 def test_types_are_python_types_or_names():

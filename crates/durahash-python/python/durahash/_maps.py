@@ -141,6 +141,10 @@ class Map(_native.Map, MutableMapping):
             self.put_many(options)
         return None
 
+    def __ior__(self, other):
+        self.put_many(other)
+        return self
+
     def popitem(self):
         """Removes some entry, and returns its key and value; a KeyError where there is none."""
         for key in self:
