@@ -70,30 +70,27 @@ fn as_kept<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
         any.get_many_raw(list.len(), |i| list[i].0, found).unwrap();
         values
     };
-    let flags = |run: &dyn Fn(&mut dyn FnMut(usize, bool))| {
-        let mut flags = Vec::new();
-        run(&mut |_, flag| flags.push(flag));
+    let flags = |what| {
+        let (mut flags, n) = (Vec::new(), list.len());
+        let flag = |_, is| flags.push(is);
+        match what {
+            "contains" => any.contains_many_raw(n, |i| list[i].0, flag),
+            "insert" => any.insert_many_raw(n, |i| list[i], flag),
+            _ => any.remove_many_raw(n, |i| list[i].0, flag),
+        }
+        .unwrap();
         flags
-    };
-    let contains = |out: &mut dyn FnMut(usize, bool)| {
-        any.contains_many_raw(list.len(), |i| list[i].0, out).unwrap();
     };
     let all = |flag| vec![flag; list.len()];
     let there: Vec<_> = list.iter().map(|pair| Some(pair.1.to_vec())).enumerate().collect();
     assert_eq!(values(), there);
-    assert_eq!(flags(&contains), all(true));
-    let remove = |out: &mut dyn FnMut(usize, bool)| {
-        any.remove_many_raw(list.len(), |i| list[i].0, out).unwrap();
-    };
-    let insert = |out: &mut dyn FnMut(usize, bool)| {
-        any.insert_many_raw(list.len(), |i| list[i], out).unwrap();
-    };
-    assert_eq!(flags(&insert), all(false));
-    assert_eq!(flags(&remove), all(true));
-    assert_eq!(flags(&remove), all(false));
+    assert_eq!(flags("contains"), all(true));
+    assert_eq!(flags("insert"), all(false));
+    assert_eq!(flags("remove"), all(true));
+    assert_eq!(flags("remove"), all(false));
     assert!(values().iter().all(|(_, value)| value.is_none()));
-    assert_eq!(flags(&contains), all(false));
-    assert_eq!(flags(&insert), all(true));
+    assert_eq!(flags("contains"), all(false));
+    assert_eq!(flags("insert"), all(true));
     any.put_many_raw(list.len(), |i| list[i]).unwrap();
     assert_eq!(values(), there);
     for (key, value) in list {
