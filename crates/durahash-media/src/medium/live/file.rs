@@ -16,7 +16,7 @@
 //!
 //! From the second stretch on each is as long as all before it. So the file is a 64th longer than the image, and in memory
 //! marks and image are one range of addresses each, of a few mappings. Marks and image have space on the disk as far
-//! as the pool reaches, but for the log's area, which nobody stores to. It is made without a name that others could have taken: it
+//! as the pool reaches, in whole huge pages, but for the log's area, which nobody stores to. It is made without a name that others could have taken: it
 //! is named by what tells the pool's file from others, lies in the pool's directory unless another one is given, and has
 //! the pool's permissions. A pool that is removed leaves it behind.
 
@@ -46,7 +46,7 @@ use crate::medium::logged::old::{
 };
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
-use crate::medium::room::round_up;
+use crate::medium::room::{HUGE_PAGE_BYTES, round_up};
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::PmU64;
 
@@ -300,19 +300,19 @@ impl LiveFiles {
         if file_bytes(to) > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path.as_path()));
         }
+        // What shares a huge page with bytes that are stored to needs space, too: the system takes it for all of the page
+        // when the first of them is stored, and ends a process that has no space then.
         let LogArea { off, bytes, .. } = self.area;
-        let area = off.clamp(from, to)..(off + bytes).clamp(from, to);
+        let (start, end) = (off.next_multiple_of(HUGE_PAGE_BYTES), off + bytes);
+        let end = (end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start);
+        let area = start.clamp(from, to)..end.clamp(from, to);
         let image = [from..area.start, area.end..to];
         let image =
             image.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
-        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES));
+        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES).next_multiple_of(HUGE_PAGE_BYTES));
         let marks = pieces((lines.0, lines.1 - lines.0), mark_place);
         let mut all = marks.chain(image);
-        let taken = all.try_for_each(|(_, at, bytes)| match sys::allocate(file, at, bytes) {
-            // Where the system cannot reserve it.
-            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => Err(e),
-            other => other,
-        });
+        let taken = all.try_for_each(|(_, at, bytes)| sys::allocate(file, at, bytes));
         taken.map_err(|e| self.no_space(e, to - from, doing))
     }
 
