@@ -414,7 +414,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         let seed = mix(round ^ 0xdead ^ (seed(0) << 32));
         let counts = run_and_kill((subject, design, mode), &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
-        let options = Options::new().read_only(round % 2 == 0 && !mode.starts_with("live"));
+        let options = Options::new().read_only(round % 2 == 0);
         println!("{subject} of {design}, {mode}: round {round}, seed {seed}");
         let map: S = options.open(&path).unwrap();
         assert_sound(&map);
