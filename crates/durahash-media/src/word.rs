@@ -5,6 +5,7 @@
 //! [`on_media!`](crate::on_media). Therefore any bytes are a valid struct, a reader that races a
 //! writer is defined behaviour, and the failure-atomic unit is the only unit there is.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An 8-byte, 8-byte-aligned word on a medium: the unit of failure atomicity.
@@ -48,7 +49,8 @@ impl PmU64 {
     /// Has the system make its page one that can be written, and changes nothing.
     #[inline(always)]
     pub(crate) fn touch(&self) {
-        self.0.fetch_or(0, Ordering::Relaxed);
+        // A compiler that knew the zero would leave out the store.
+        self.0.fetch_or(black_box(0), Ordering::Relaxed);
     }
 
     #[inline(always)]

@@ -123,12 +123,11 @@ pub(super) fn check(plan: Plan, found: Contents, promised: [u64; THREADS]) -> Re
             format!("{} keys of thread {thread}, and not as after any operation since", own.len())
         })?;
     }
-    for thread in 0..THREADS {
-        let other = (thread + 1) % THREADS;
-        if seen[thread] > last[other] {
+    for (thread, seen) in seen.iter().enumerate() {
+        let there = last[(thread + 1) % THREADS];
+        if *seen > there {
             return Err(format!(
-                "thread {thread} had seen {} operations of the other, of which {} are there",
-                seen[thread], last[other]
+                "thread {thread} had seen {seen} operations of the other, of which {there} are there"
             ));
         }
     }

@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use durahash::{Design, Durability, ErrorKind, Map, Options, SyncMode};
+use durahash_media::sim::{in_forked_child, set_boot};
 use durahash_testkit::new_path;
 
 /// So long that no snapshot is taken by itself.
@@ -198,4 +200,166 @@ fn many_threads_fill_a_short_ring() {
     drop(map);
     let map: Map<u64, u64> = Options::new().open(&path).unwrap();
     holds(&map, 0..keys);
+}
+
+/// What a map of `keys` was closed with, in a copy, and the same keys and as many more in a process that died.
+#[test]
+fn copies_and_older_pools_are_found_out() {
+    let (dir, path) = new_path();
+    let old = dir.path().join("old");
+    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    fill(&map, 0..100);
+    map.close().unwrap();
+    fs::copy(&path, &old).unwrap();
+    killed(&path, Design::Reh, HOUR, 100..200);
+
+    // A copy of both, under names that it knows.
+    let other = tempfile::tempdir().unwrap();
+    for file in [&path, &live_file(dir.path())] {
+        fs::copy(file, other.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let copy = other.path().join(path.file_name().unwrap());
+    let refused = Options::new().open::<Map<u64, u64>>(&copy).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Copied), "{refused}");
+
+    // The pool of before, in the place of this one's bytes: the same file, and closed. It is what its caller put there.
+    fs::copy(&old, &path).unwrap();
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    holds(&map, 0..100);
+    map.close().unwrap();
+
+    // One that was not closed, in the same way: its log does not lead to the live image.
+    killed(&path, Design::Reh, HOUR, 100..150);
+    fs::copy(&path, &old).unwrap();
+    killed(&path, Design::Reh, HOUR, 150..200);
+    fs::copy(&old, &path).unwrap();
+    let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
+}
+
+/// Whatever lies in the place of the live file, a closed pool does without it, and one that was killed is refused.
+#[test]
+fn another_file_in_the_place_of_the_live_file_is_not_trusted() {
+    let (dir, path) = new_path();
+    killed(&path, Design::Reh, HOUR, 0..100);
+    let live = live_file(dir.path());
+    let sound = fs::read(&live).unwrap();
+    let kept = dir.path().join("kept");
+    fs::rename(&live, &kept).unwrap();
+    let damaged = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    // Short, empty, zeros, the same bytes in another file, and each word of the header damaged.
+    let mut all = vec![vec![], vec![1; 100], vec![0; sound.len()], sound.clone()];
+    all.extend((0..21).map(|word| damaged(word * 8)));
+    for bytes in all {
+        fs::write(&live, &bytes).unwrap();
+        let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
+        fs::remove_file(&live).unwrap();
+    }
+    std::os::unix::fs::symlink(&kept, &live).unwrap();
+    let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
+    fs::remove_file(&live).unwrap();
+    fs::create_dir(&live).unwrap();
+    assert!(Options::new().open::<Map<u64, u64>>(&path).is_err());
+    fs::remove_dir(&live).unwrap();
+    // The file itself, and words of its header damaged: what it names, its boot and its salt.
+    for word in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18] {
+        fs::write(&kept, damaged(word * 8)).unwrap();
+        fs::rename(&kept, &live).unwrap();
+        let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{word}: {refused}");
+        fs::rename(&live, &kept).unwrap();
+    }
+    fs::write(&kept, &sound).unwrap();
+    fs::rename(&kept, &live).unwrap();
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    holds(&map, 0..100);
+}
+
+/// In another boot a pool is what its file has: here all that the dead process had synced, and no live image.
+#[test]
+fn another_boot_recovers_and_does_not_trust_the_live_image() {
+    for design in Design::ALL.iter().copied() {
+        let (_dir, path) = new_path();
+        killed(&path, design, SyncMode::Strict, 0..300);
+        set_boot(1);
+        let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+        holds(&map, 0..300);
+        fill(&map, 300..400);
+        drop(map);
+        set_boot(0);
+        let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+        holds(&map, 0..400);
+    }
+}
+
+/// A container that is started again reaches the same file through another mount.
+#[test]
+fn another_mount_is_no_reason_to_refuse() {
+    let (dir, path) = new_path();
+    killed(&path, Design::Reh, HOUR, 0..100);
+    let at = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount").arg("--bind").arg(dir.path()).arg(at.path()).output();
+    if !mount.is_ok_and(|out| out.status.success()) {
+        println!("not tried: no directory can be mounted here");
+        return;
+    }
+    let opened = Options::new().open::<Map<u64, u64>>(at.path().join(path.file_name().unwrap()));
+    let holds_all = opened.map(|map| holds(&map, 0..100));
+    let unmounted = Command::new("umount").arg("-l").arg(at.path()).status().unwrap();
+    holds_all.unwrap();
+    assert!(unmounted.success());
+}
+
+/// Many more threads than processors: all end, snapshots are taken meanwhile, and a pool that dies with them is whole.
+#[test]
+fn more_threads_than_processors_all_end() {
+    let (_dir, path) = new_path();
+    let every = SyncMode::Interval(Duration::from_millis(5));
+    let map: Map<u64, u64> = options(every).log_bytes(512 << 10).create(&path).unwrap();
+    let (threads, keys) = (128, 300);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let map = &map;
+            scope.spawn(move || fill(map, thread * keys..(thread + 1) * keys));
+        }
+    });
+    let log = map.stats().unwrap().log.unwrap();
+    assert!(log.writes > 2, "{log:?}");
+    holds(&map, 0..threads * keys);
+    drop(map);
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    holds(&map, 0..threads * keys);
+}
+
+/// Children that are forked while threads store do no harm.
+#[test]
+fn forks_while_operations_go_on() {
+    let (_dir, path) = new_path();
+    let every = SyncMode::Interval(Duration::from_millis(1));
+    let map: Map<u64, u64> = options(every).create(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    let keys: u64 = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|thread| {
+            let (map, stop) = (&map, &stop);
+            scope.spawn(move || {
+                let keys = (0_u64..).map(|i| i * 2 + thread);
+                let until = |_: &u64| !stop.load(Ordering::Relaxed);
+                keys.take_while(until).map(|key| map.put(&key, &!key).unwrap()).count() as u64
+            })
+        });
+        (0..20).for_each(|_| assert!(in_forked_child(|| Ok(())).unwrap().success()));
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(map.len().unwrap(), keys);
+    drop(map);
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    assert_eq!(map.len().unwrap(), keys);
+    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
 }

@@ -17,6 +17,7 @@ mod imports;
 mod index;
 mod layers;
 mod live;
+mod live_faults;
 mod logged;
 mod maps;
 mod model;

@@ -111,7 +111,7 @@ fn has_membarrier() -> bool {
 /// G2.
 fn barrier_everywhere() -> io::Result<()> {
     #[cfg(all(test, loom))]
-    return super::loom::barrier_everywhere();
+    return super::planted::barrier_everywhere();
     #[cfg(not(all(test, loom)))]
     sys::membarrier(MembarrierCommand::PrivateExpedited)
 }

@@ -1,5 +1,6 @@
 //! What a live image consists of in memory, and the marks of its lines.
 
+use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -216,7 +217,8 @@ impl<D: LiveDisk> Core<D> {
             words.iter().step_by(per_line).for_each(PmU64::touch);
         }
         for line in first..first + lines {
-            self.disk.mark(line).fetch_or(0, Ordering::Relaxed);
+            // A compiler that knew the zero would leave out the store.
+            self.disk.mark(line).fetch_or(black_box(0), Ordering::Relaxed);
         }
         let raised = slot.raised.load(Ordering::Relaxed);
         if raised >= slot.looks_at.load(Ordering::Relaxed) {

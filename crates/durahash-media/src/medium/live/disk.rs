@@ -74,7 +74,7 @@ pub trait LiveDisk: LiveSource {
     /// Makes a live file that holds what the image shows, in place of another one; marks and header are zero.
     ///
     /// # Errors
-    /// As [`adopt_live`](LiveDisk::adopt_live).
+    /// As [`adopt_live`](LiveSource::adopt_live).
     fn make_live(&self) -> Result<FileName>;
 
     /// Lets stores to the image reach the live file no more: it stays as it is. Loads see both.

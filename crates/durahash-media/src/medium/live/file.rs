@@ -32,7 +32,7 @@ use crate::medium::logged::old::{
 };
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
-use crate::medium::room::round_up;
+use crate::medium::room::{HUGE_PAGE_BYTES, round_up};
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::PmU64;
 
@@ -163,21 +163,19 @@ impl LiveFiles {
         if file_bytes(to) > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.place.path.as_path()));
         }
+        // What shares a huge page with bytes that are stored to needs space, too: the system takes it for all of the page
+        // when the first of them is stored, and ends a process that has no space then.
         let LogArea { off, bytes, .. } = self.area;
-        let area = off.clamp(from, to)..(off + bytes).clamp(from, to);
-        let parts = [from..area.start, area.end..to];
+        let (start, end) = (off.next_multiple_of(HUGE_PAGE_BYTES), off + bytes);
+        let end = (end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start);
+        let area = start.clamp(from, to)..end.clamp(from, to);
+        let image = [from..area.start, area.end..to];
         let image =
-            parts.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
-        let marks = parts.iter().flat_map(|part| {
-            let lines = part.start / LINE_BYTES..part.end.div_ceil(LINE_BYTES);
-            pieces((lines.start, lines.end - lines.start), mark_place)
-        });
+            image.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
+        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES).next_multiple_of(HUGE_PAGE_BYTES));
+        let marks = pieces((lines.0, lines.1 - lines.0), mark_place);
         let mut all = marks.chain(image);
-        let taken = all.try_for_each(|(_, at, bytes)| match sys::allocate(file, at, bytes) {
-            // Where the system cannot reserve it.
-            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => Err(e),
-            other => other,
-        });
+        let taken = all.try_for_each(|(_, at, bytes)| sys::allocate(file, at, bytes));
         taken.map_err(|e| self.no_space(e, to - from, doing))
     }
 

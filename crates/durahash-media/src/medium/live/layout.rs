@@ -10,9 +10,10 @@
 //!
 //! From the second stretch on each is as long as all before it. So the file is a 64th longer than the image, and in memory
 //! marks and image are one range of addresses each, of a few mappings. Marks and image have space on the disk as far
-//! as the pool reaches, but for the log's area, which nobody stores to. It is made without a name that others could have taken: it
-//! is named by what tells the pool's file from others, lies in the pool's directory unless another one is given, and has
-//! the pool's permissions. A pool that is removed leaves it behind.
+//! as the pool reaches, in whole huge pages, but for the log's area, which nobody stores to. It is made without a name that
+//! others could have taken: it is named by what tells the pool's file from others, lies in the pool's directory unless another
+//! one is given, and has the pool's permissions. A short one goes when the pool is closed; of a pool that is removed a long one
+//! stays behind.
 
 use std::fs::File;
 use std::io;
@@ -25,6 +26,7 @@ use crate::medium::{LINE_BYTES, sys};
 pub(super) const HEADER_BYTES: u64 = 2 << 20;
 /// Bytes of the image in the first two stretches, each.
 const STRETCH_BYTES: u64 = 128 << 20;
+
 /// Where a byte of the image lies in the live file, and how many lie behind it, itself included, in the same stretch.
 pub(super) fn image_place(off: u64) -> (u64, u64) {
     let (start, len) = stretch(off);

@@ -11,57 +11,14 @@
 //! Marks and copies are not the code, whose words are those of a file, but its steps once more over loom's words, with the
 //! lists of the code.
 
-use std::cell::Cell;
-use std::io;
 use std::sync::Arc;
 
 use loom::thread;
 
 use super::barrier::{Barrier, byte_before};
-use super::planted::Fault;
+use super::planted::{Fault, PLANTED, ended, interrupted, is_planted};
 use super::slot::Slot;
 use crate::primitive::{AtomicU64, Ordering, fence};
-
-std::thread_local! {
-    /// Loom runs all threads of a model in the one that runs the test.
-    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
-}
-
-loom::lazy_static! {
-    /// Barriers that were asked for, and the last one that the entrant has made.
-    static ref ASKED: AtomicU64 = AtomicU64::new(0);
-    static ref MADE: AtomicU64 = AtomicU64::new(0);
-}
-
-pub(super) fn is_planted(fault: Fault) -> bool {
-    PLANTED.get() == Some(fault)
-}
-
-/// Returns when the entrant has made a fence since the call, or runs no more.
-pub(super) fn barrier_everywhere() -> io::Result<()> {
-    fence(Ordering::SeqCst);
-    let asked = ASKED.load(Ordering::Relaxed) + 1;
-    ASKED.store(asked, Ordering::Relaxed);
-    while MADE.load(Ordering::Relaxed) < asked {
-        thread::yield_now();
-    }
-    fence(Ordering::SeqCst);
-    Ok(())
-}
-
-pub(super) fn interrupted() {
-    let asked = ASKED.load(Ordering::Relaxed);
-    if asked > MADE.load(Ordering::Relaxed) {
-        fence(Ordering::SeqCst);
-        MADE.store(asked, Ordering::Relaxed);
-    }
-}
-
-/// A thread that runs no more has made a barrier when it was taken off its processor.
-fn ended() {
-    fence(Ordering::SeqCst);
-    MADE.store(u64::MAX, Ordering::Relaxed);
-}
 
 fn bounded(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();

@@ -50,7 +50,8 @@
 //! # Not yet
 //! Readers in other processes, while one writes; check words at checkpoints, which would give the base lines that the image does
 //! not have, against **S-4**; copies of parts of the base
-//! instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
+//! instead of all of it when a live file is made; fewer mappings (17 for a small pool, of which a process may have 65,530), and a
+//! cheaper start, without which live images are not the default. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 
 // From low to high.

@@ -1,5 +1,11 @@
 //! Faults of the gate that the tests with loom plant, to see that they are caught.
 
+#[cfg(all(test, loom))]
+use std::{cell::Cell, io};
+
+#[cfg(all(test, loom))]
+use crate::primitive::{AtomicU64, Ordering, fence};
+
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(test, loom)), allow(dead_code, reason = "planted by tests with loom only"))]
@@ -28,7 +34,7 @@ pub(super) enum Fault {
 #[inline(always)]
 pub(super) fn planted(fault: Fault) -> bool {
     #[cfg(all(test, loom))]
-    return super::loom::is_planted(fault);
+    return is_planted(fault);
     #[cfg(not(all(test, loom)))]
     {
         let _ = fault;
@@ -40,5 +46,52 @@ pub(super) fn planted(fault: Fault) -> bool {
 #[inline(always)]
 pub(super) fn interrupted() {
     #[cfg(all(test, loom))]
-    super::loom::interrupted();
+    make_barrier();
+}
+
+#[cfg(all(test, loom))]
+std::thread_local! {
+    /// Loom runs all threads of a model in the one that runs the test.
+    pub(super) static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    /// Barriers that were asked for, and the last one that the entrant has made.
+    static ref ASKED: AtomicU64 = AtomicU64::new(0);
+    static ref MADE: AtomicU64 = AtomicU64::new(0);
+}
+
+#[cfg(all(test, loom))]
+pub(super) fn is_planted(fault: Fault) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+/// Returns when the entrant has made a fence since the call, or runs no more.
+#[cfg(all(test, loom))]
+pub(super) fn barrier_everywhere() -> io::Result<()> {
+    fence(Ordering::SeqCst);
+    let asked = ASKED.load(Ordering::Relaxed) + 1;
+    ASKED.store(asked, Ordering::Relaxed);
+    while MADE.load(Ordering::Relaxed) < asked {
+        loom::thread::yield_now();
+    }
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+#[cfg(all(test, loom))]
+pub(super) fn make_barrier() {
+    let asked = ASKED.load(Ordering::Relaxed);
+    if asked > MADE.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+        MADE.store(asked, Ordering::Relaxed);
+    }
+}
+
+/// A thread that runs no more has made a barrier when it was taken off its processor.
+#[cfg(all(test, loom))]
+pub(super) fn ended() {
+    fence(Ordering::SeqCst);
+    MADE.store(u64::MAX, Ordering::Relaxed);
 }

@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::medium::process::Process;
 use crate::primitive::{AtomicU64, Ordering};
 
 /// Words of an entry of a list of lines, and of one of copies: the line's offset, and the line.
@@ -157,6 +158,7 @@ struct Own {
     id: u64,
     slot: Arc<Slot>,
     table: Weak<Mutex<Table>>,
+    process: Process,
 }
 
 /// A thread's slots.
@@ -166,11 +168,11 @@ impl Drop for All {
     fn drop(&mut self) {
         LAST.set((0, std::ptr::null()));
         for own in self.0.get_mut().drain(..) {
-            // In a forked child another thread of the parent may have held it: then the slot is lost.
-            if let Some(table) = own.table.upgrade()
-                && let Ok(mut table) = table.try_lock()
+            // In a forked child another thread of the parent may have held the lock.
+            if own.process == Process::own()
+                && let Some(table) = own.table.upgrade()
             {
-                table.free.push(own.slot);
+                lock(&table).free.push(own.slot);
             }
         }
     }
@@ -238,7 +240,8 @@ impl Slots {
             all.retain(|own| own.table.strong_count() > 0);
             let slot = self.take();
             let at = Arc::as_ptr(&slot);
-            all.push(Own { id, slot, table: Arc::downgrade(&self.0) });
+            let (table, process) = (Arc::downgrade(&self.0), Process::own());
+            all.push(Own { id, slot, table, process });
             at
         });
         // A thread that is about to end keeps what it takes now.
@@ -297,5 +300,24 @@ mod tests {
         };
         assert_eq!(in_thread(true), in_thread(false));
         assert_eq!((one.all().len(), one.all()[0].dirty[0].get(0)), (1, [7]));
+    }
+
+    /// Also while others look at all of them: a slot that was lost would be looked at for ever.
+    #[test]
+    fn threads_that_come_and_go_share_a_slot() {
+        let (slots, stop) = (Slots::new(), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(slots.all_outside());
+                }
+            });
+            for _ in 0..if cfg!(miri) { 10 } else { 300 } {
+                let own = || assert_eq!(slots.own(slots.id()).dirty[0].len(), 0);
+                scope.spawn(own).join().unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(slots.all().len(), 1);
     }
 }

@@ -17,17 +17,21 @@
 //! fences sees that mark; so a copy behind which the old mark is still there has no such store. Whoever changed the mark
 //! meanwhile copied the line before, and was inside until behind the append to its list.
 
+use std::io;
 use std::sync::atomic::{Ordering, fence};
-use std::{hint, io, thread};
+use std::time::Duration;
 
 use super::barrier::next;
 use super::core::{Core, Taker, lock};
 use super::disk::LiveDisk;
 use super::parts::Ring;
 use crate::medium::{LINE_BYTES, prefetch_line};
+use crate::primitive::{rest, spin};
 
 /// Lines that are fetched ahead.
 const AHEAD: usize = 16;
+/// Between two looks at a thread that stays inside.
+const REST: Duration = Duration::from_micros(30);
 
 /// A snapshot that panics, which only a bug makes it do, leaves lists that the next one would misunderstand.
 struct Unfinished<'a, D: LiveDisk>(&'a Core<D>);
@@ -110,12 +114,9 @@ impl<D: LiveDisk> Core<D> {
             for slot in &slots {
                 let mut rounds = 0_u32;
                 while slot.inside.load(Ordering::Acquire) != 0 {
-                    rounds += 1;
-                    if rounds.is_multiple_of(1000) {
-                        thread::yield_now()
-                    } else {
-                        hint::spin_loop()
-                    }
+                    // It may be stopped for long, or wait for this processor.
+                    rounds = rounds.saturating_add(1);
+                    if rounds < 1000 { spin() } else { rest(REST) }
                 }
             }
             let lens: Vec<u64> = slots.iter().map(|slot| slot.saves[1 - parity].len()).collect();

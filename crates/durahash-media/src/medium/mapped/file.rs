@@ -426,7 +426,7 @@ pub(super) fn map_file(
 pub struct FileLock(pub(super) Arc<PoolFile>);
 
 impl FileLock {
-    /// As [`Storage::publish`].
+    /// As [`Storage::publish`](crate::Storage::publish).
     ///
     /// # Errors
     /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).

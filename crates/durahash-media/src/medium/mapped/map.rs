@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-use crate::medium::room::{Map, Room, round_up};
+use crate::medium::room::{HUGE_PAGE_BYTES, Map, Room, round_up};
 use crate::medium::sys;
 
 pub(in crate::medium) const MAPPING: &str = "mapping the pool";
@@ -164,7 +164,8 @@ impl Mapping {
                 for off in (from..to).step_by(page as usize) {
                     // SAFETY: inside the file; aligned, and accessed as an atomic only.
                     let word = unsafe { &*self.at(off).cast::<std::sync::atomic::AtomicU64>() };
-                    word.fetch_or(0, std::sync::atomic::Ordering::Relaxed);
+                    let zero = std::hint::black_box(0);
+                    word.fetch_or(zero, std::sync::atomic::Ordering::Relaxed);
                 }
                 Ok(())
             }
@@ -220,9 +221,6 @@ impl Mapping {
     }
 }
 
-/// Bytes of a huge page, on most machines.
-const HUGE_BYTES: u64 = 2 << 20;
-
 /// Says how pages of a pool are used.
 ///
 /// # Safety
@@ -230,8 +228,8 @@ const HUGE_BYTES: u64 = 2 << 20;
 unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
     // SAFETY: the caller's mapping; children of a fork shall not have it.
     unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
-    // A huge page of a file has its holes written, too.
-    if bytes >= HUGE_BYTES {
+    // Else one page that is stored to takes the space of a huge one from the disk.
+    if bytes >= HUGE_PAGE_BYTES {
         // SAFETY: the caller's mapping.
         unsafe { sys::wish_huge_pages(start, bytes) };
     }
