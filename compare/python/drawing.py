@@ -1,6 +1,9 @@
 """The rows of a run as tables and as a picture."""
 
-COLUMNS = ["set", "get", "miss", "set, batch", "get, batch", "set again, 1 thread", "set again, 4 threads", "get, 1 thread", "get, 4 threads"]
+import math
+
+ALONE = ["set", "get", "miss", "set, batch", "get, batch"]
+THREADS = ["set again, 1 thread", "set again, 4 threads", "get, 1 thread", "get, 4 threads"]
 
 
 def number(value):
@@ -17,14 +20,17 @@ def table(head, rows):
 
 
 def tables(result):
-    rates = [
-        [row["store"], row["mode"], f"{row['keys']:,}", *(number(row.get(column)) for column in COLUMNS)]
-        for row in result["stores"]
-    ]
+    def rates(columns):
+        rows = [row for row in result["stores"] if columns[0] in row]
+        names = [[row["store"], row["mode"]] for row in rows]
+        cells = [[number(row.get(column)) for column in columns] for row in rows]
+        return table(["store", "mode", *columns], [a + b for a, b in zip(names, cells)])
+
     rest = [
         [
             row["store"],
             row["mode"],
+            f"{row['keys']:,}",
             f"{row['bytes']:,.0f}",
             f"{1000 * row['open after kill, s']:,.1f}" if row.get("open after kill, s") is not None else "fails",
             "yes" if row["whole after kill"] else "no",
@@ -38,8 +44,9 @@ def tables(result):
     ]
     parts = [
         "Thousands a second:",
-        table(["store", "mode", "keys", *COLUMNS], rates),
-        table(["store", "mode", "bytes an entry", "open after kill, ms", "all there"], rest),
+        rates(ALONE),
+        rates(THREADS),
+        table(["store", "mode", "keys", "bytes an entry", "open after kill, ms", "all there"], rest),
     ]
     if arrays:
         parts += ["Thousands of keys a second, from arrays:", table(["key", "value", "mode", "batch", "put_many", "get_many"], arrays)]
@@ -52,8 +59,6 @@ STYLE = """<style>text{font:13px sans-serif;fill:#333}.s{fill:#c2571a}.g{fill:#2
 
 def picture(result):
     """Bars of sets and gets, on a logarithmic axis."""
-    import math
-
     rows = result["stores"]
     left, width, step = 230, 420, 44
     low, high = 1e3, 1e7

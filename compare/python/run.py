@@ -24,6 +24,7 @@ def make(count):
     """Keys of 16 bytes, and values of 100."""
     r = random.Random(1)
     keys = [r.getrandbits(128).to_bytes(16, "little") for _ in range(count)]
+    r = random.Random(2)
     values = [r.getrandbits(800).to_bytes(100, "little") for _ in range(BATCH)]
     return keys, values
 

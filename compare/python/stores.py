@@ -135,7 +135,14 @@ class DiskcacheRs(Store):
     def open(self, folder):
         import diskcache_rs
 
-        return diskcache_rs.Cache(folder, max_size=1 << 40, max_entries=1 << 40)
+        return diskcache_rs.Cache(folder, size_limit=1 << 40)
+
+    # It does not find keys that are bytes.
+    def __setitem__(self, key, value):
+        self.items[key.hex()] = value
+
+    def get(self, key):
+        return self.items.get(key.hex())
 
 
 class Diskstore(Store):
@@ -145,7 +152,7 @@ class Diskstore(Store):
     def open(self, folder):
         import diskstore
 
-        return diskstore.Store(folder)
+        return diskstore.DiskStore(os.path.join(folder, "map.sqlite"))
 
 
 class Sqlitedict(Store):
