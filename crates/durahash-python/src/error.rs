@@ -34,10 +34,24 @@ fn class(kind: &ErrorKind) -> &'static str {
 /// The exception for an error of the library.
 #[cold]
 pub(crate) fn of(e: Error) -> PyErr {
-    let (mut text, kind) = (e.to_string(), e.kind());
-    if matches!(kind, ErrorKind::Locked) {
-        text.push_str("; close it there, or pass the map that is open to whoever needs it");
+    let hint = match e.kind() {
+        ErrorKind::Locked => "; close it there, or pass the map that is open to whoever needs it",
+        _ => "",
+    };
+    hinted(e, hint)
+}
+
+/// The same for a pool that is not there, and could not be made as nobody said of what.
+#[cold]
+pub(crate) fn unmade(e: Error) -> PyErr {
+    match class(e.kind()) {
+        "NotFoundError" => hinted(e, "; a new map needs its key= and its value="),
+        _ => of(e),
     }
+}
+
+fn hinted(e: Error, hint: &str) -> PyErr {
+    let (text, kind) = (format!("{e}{hint}"), e.kind());
     let errno = match kind {
         ErrorKind::Io { source, .. } => source.raw_os_error(),
         _ => None,

@@ -19,6 +19,8 @@ mod open;
 mod column;
 mod core;
 
+mod flags;
+
 mod common;
 mod map;
 mod multi_map;

@@ -7,9 +7,10 @@ use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::column::{Array, Column, Pairs};
+use crate::column::{Array, Column, Pairs, Rows};
 use crate::common::{Entries, Given, Owner, common_methods};
 use crate::core::Core;
+use crate::flags::Flags;
 use crate::kind::{Kind, Room};
 use crate::open::{Named, Open};
 
@@ -53,6 +54,27 @@ impl Map {
         self.core.run(py, bytes, |map| map.compare_exchange_raw(key, old, new))
     }
 
+    /// The answers to all keys, some at a time.
+    fn each_piece<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+        ask: Ask,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut keys = Column::new(keys, &self.core.key)?;
+        let mut flags = Flags::new(out, keys.count())?;
+        loop {
+            let piece = keys.next(&self.core.key, keys.most())?;
+            if piece.count == 0 {
+                return flags.answer(py);
+            }
+            let (count, rows) = (piece.count, piece.rows());
+            flags.piece(count, |done| self.core.wait(py, |map| ask(map, count, rows, done)))?;
+            py.check_signals()?;
+        }
+    }
+
     /// Replaces the value of a key by what `f` makes of it, until nobody was quicker.
     fn replace<'py, T>(
         &self,
@@ -81,6 +103,9 @@ impl Map {
         }
     }
 }
+
+/// Asks a map about so many keys, whose answers are pushed to the list.
+type Ask = fn(&AnyMap, usize, Rows<'_>, &mut Vec<bool>) -> durahash::Result<()>;
 
 /// What becomes of an entry.
 enum Replace {
@@ -483,21 +508,9 @@ impl Map {
         keys: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut keys = Column::new(keys, &self.core.key)?;
-        let mut flags = Flags::new(out, keys.count())?;
-        loop {
-            let piece = keys.next(&self.core.key, keys.most())?;
-            if piece.count == 0 {
-                return flags.answer(py);
-            }
-            let (count, rows) = (piece.count, piece.rows());
-            flags.piece(count, |done| {
-                self.core.wait(py, |map| {
-                    map.contains_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
-                })
-            })?;
-            py.check_signals()?;
-        }
+        self.each_piece(py, keys, out, |map, count, rows, done| {
+            map.contains_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
+        })
     }
 
     /// Removes many keys. Returns a list that has True for each that was there; with ``out``, an array of bools or
@@ -514,61 +527,8 @@ impl Map {
         keys: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut keys = Column::new(keys, &self.core.key)?;
-        let mut flags = Flags::new(out, keys.count())?;
-        loop {
-            let piece = keys.next(&self.core.key, keys.most())?;
-            if piece.count == 0 {
-                return flags.answer(py);
-            }
-            let (count, rows) = (piece.count, piece.rows());
-            flags.piece(count, |done| {
-                self.core.wait(py, |map| {
-                    map.remove_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
-                })
-            })?;
-            py.check_signals()?;
-        }
-    }
-}
-
-/// Answers of yes and no, in an array or a list.
-struct Flags<'py> {
-    out: Option<Array<'py>>,
-    all: Vec<bool>,
-    from: usize,
-    yes: usize,
-}
-
-impl<'py> Flags<'py> {
-    fn new(out: Option<&Bound<'py, PyAny>>, count: Option<usize>) -> PyResult<Self> {
-        let out = Array::output(out, &Kind::Bool, count)?;
-        Ok(Flags { out, all: Vec::new(), from: 0, yes: 0 })
-    }
-
-    /// The answers that `f` gives to the next `count` keys.
-    fn piece(
-        &mut self,
-        count: usize,
-        f: impl FnOnce(&mut Vec<bool>) -> PyResult<()>,
-    ) -> PyResult<()> {
-        let begin = self.all.len();
-        f(&mut self.all)?;
-        self.yes += self.all[begin..].iter().filter(|is| **is).count();
-        if let Some(out) = &self.out {
-            let mut answers = out.answers(self.from, count)?;
-            self.all.iter().enumerate().for_each(|(i, is)| answers.put(i, &[u8::from(*is)]));
-            out.write(self.from, &answers)?;
-            self.all.clear();
-        }
-        self.from += count;
-        Ok(())
-    }
-
-    fn answer(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if self.out.is_some() {
-            return Ok(self.yes.into_pyobject(py)?.into_any());
-        }
-        Ok(self.all.into_pyobject(py)?.into_any())
+        self.each_piece(py, keys, out, |map, count, rows, done| {
+            map.remove_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
+        })
     }
 }

@@ -73,8 +73,7 @@ impl Open {
             }
             return py.detach(|| self.options.in_memory()).map_err(error::of);
         };
-        let create = self.create.unwrap_or(false);
-        if create && !has_kinds {
+        if self.create == Some(true) && !has_kinds {
             return Err(PyValueError::new_err("a new map needs its key= and its value="));
         }
         py.detach(|| match self.create {
@@ -82,7 +81,7 @@ impl Open {
             None if has_kinds && !self.is_read_only => self.options.open_or_create(path),
             _ => self.options.open(path),
         })
-        .map_err(error::of)
+        .map_err(if has_kinds { error::of } else { error::unmade })
     }
 
     /// The kinds of keys and values: those that were named, which must be of the pool's types, or those for its types.

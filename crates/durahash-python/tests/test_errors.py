@@ -30,7 +30,7 @@ def test_a_pool_of_other_types_is_refused(path):
 
 
 def test_files_that_are_not_what_was_asked_for(path, tmp_path):
-    with pytest.raises(FileNotFoundError) as e:
+    with pytest.raises(FileNotFoundError, match="a new map needs its key=") as e:
         durahash.Map(path)
     assert isinstance(e.value, durahash.NotFoundError) and e.value.errno == errno.ENOENT
     with pytest.raises(durahash.NotFoundError):
