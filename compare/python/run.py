@@ -8,6 +8,7 @@ import platform
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ import drawing
 from stores import STORES, Store
 
 BATCH = 1000
+# Of what is compared between one thread and four: one after the other, and the median counts.
+REPEATS = 5
 
 
 def make(count):
@@ -95,12 +98,10 @@ def measure(cls, folder, count, seconds):
 
     row["miss"], _ = rate(there, seconds, misses)
     if cls.threads:
-        few = int(max(4, min(there, seconds * row["get"])))
-        row["get, 1 thread"] = in_threads(1, few, gets)
-        row["get, 4 threads"] = in_threads(4, few, gets)
-        few = int(max(4, min(there, seconds * row["set"])))
-        row["set again, 1 thread"] = in_threads(1, few, sets)
-        row["set again, 4 threads"] = in_threads(4, few, sets)
+        for what, f in [("get", gets), ("set again", sets)]:
+            count = int(max(4, min(there, seconds / REPEATS * row[what.split()[0]])))
+            rates = [[in_threads(threads, count, f) for threads in (1, 4)] for _ in range(REPEATS)]
+            row[f"{what}, 1 thread"], row[f"{what}, 4 threads"] = map(statistics.median, zip(*rates))
     if cls.get_many:
         lookups = [order[i : i + BATCH] for i in range(0, there, BATCH)]
         found = []

@@ -14,6 +14,33 @@ use crate::kind::{Kind, Room};
 const ROWS: usize = 1 << 16;
 const OBJECTS: usize = 1 << 13;
 
+/// Bytes of a piece, about, at the most.
+const PIECE_BYTES: usize = 16 << 20;
+
+/// How many keys or values are in a piece, where their values turn out to have any length.
+pub(crate) struct Pace {
+    most: usize,
+    limit: usize,
+}
+
+impl Pace {
+    /// Begins with few, if it is not known how many bytes each has.
+    pub(crate) fn new(limit: usize, bytes: Option<usize>) -> Self {
+        let most = bytes.map_or(64, |bytes| PIECE_BYTES / bytes.max(1)).clamp(1, limit);
+        Pace { most, limit }
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Tells how many bytes the last ones had.
+    pub(crate) fn had(&mut self, count: usize, bytes: usize) {
+        let fit = PIECE_BYTES / (bytes / count.max(1)).max(1);
+        self.most = fit.clamp(1, self.limit.min(16 * self.most));
+    }
+}
+
 /// Where keys or values come from.
 pub(crate) enum Column<'py> {
     Rows { array: Array<'py>, at: usize },
@@ -24,7 +51,7 @@ pub(crate) enum Column<'py> {
 pub(crate) struct Array<'py> {
     /// A view of its bytes, in one dimension.
     bytes: Bound<'py, PyAny>,
-    width: usize,
+    pub(crate) width: usize,
     pub(crate) count: usize,
 }
 
@@ -78,22 +105,33 @@ impl<'py> Column<'py> {
 
     /// The most of a piece.
     pub(crate) fn most(&self) -> usize {
-        if matches!(self, Column::Rows { .. }) { ROWS } else { OBJECTS }
+        match self {
+            Column::Rows { array, .. } => ROWS.min(PIECE_BYTES / array.width).max(1),
+            Column::Objects(_) => OBJECTS,
+        }
     }
 
     /// The next ones, at most so many; none at the end.
     pub(crate) fn next(&mut self, kind: &Kind, most: usize) -> PyResult<Piece<'py>> {
+        self.next_within(kind, most, PIECE_BYTES)
+    }
+
+    /// The same; fewer where objects have more bytes than these.
+    fn next_within(&mut self, kind: &Kind, most: usize, bytes: usize) -> PyResult<Piece<'py>> {
         match self {
             Column::Rows { array, at } => {
                 let (from, count) = (*at, most.min(array.count - *at));
                 *at += count;
-                let bytes = Held::Copy(array.read(from, count)?);
-                Ok(Piece { bytes, ends: Vec::new(), width: array.width, count })
+                let held = Held::Copy(array.read(from, count)?);
+                Ok(Piece { bytes: held, ends: Vec::new(), width: array.width, count })
             }
             Column::Objects(objects) => {
                 let mut piece = Piece::new();
                 for object in objects.take(most) {
                     piece.push(kind, &object?)?;
+                    if piece.bytes() >= bytes {
+                        break;
+                    }
                 }
                 Ok(piece)
             }
@@ -115,6 +153,10 @@ impl<'py> Piece<'py> {
         Ok(())
     }
 
+    fn bytes(&self) -> usize {
+        self.rows().bytes.len()
+    }
+
     pub(crate) fn rows(&self) -> Rows<'_> {
         let bytes = match &self.bytes {
             Held::Copy(bytes) => bytes.as_bytes(),
@@ -126,7 +168,7 @@ impl<'py> Piece<'py> {
 
 /// Pairs of keys and values: two columns, or one of pairs.
 pub(crate) enum Pairs<'py> {
-    Columns(Column<'py>, Column<'py>),
+    Columns(Column<'py>, Column<'py>, Pace),
     Pairs(Bound<'py, PyIterator>),
 }
 
@@ -144,7 +186,12 @@ impl<'py> Pairs<'py> {
             {
                 return Err(uneven(format!("{keys} keys and {values} values")));
             }
-            return Ok(Pairs::Columns(keys, values));
+            let bytes = match &values {
+                Column::Rows { array, .. } => Some(array.width),
+                Column::Objects(_) => kinds.1.ty().fixed_bytes(),
+            };
+            let pace = Pace::new(keys.most().min(values.most()), bytes);
+            return Ok(Pairs::Columns(keys, values, pace));
         }
         Ok(Pairs::Pairs(match keys.getattr("items") {
             Ok(items) => items.call0()?.try_iter()?,
@@ -155,13 +202,15 @@ impl<'py> Pairs<'py> {
     /// The next keys and values; none at the end.
     pub(crate) fn next(&mut self, kinds: (&Kind, &Kind)) -> PyResult<(Piece<'py>, Piece<'py>)> {
         match self {
-            Pairs::Columns(keys, values) => {
-                let most = keys.most().min(values.most());
-                let (keys, some) = (keys.next(kinds.0, most)?, values.next(kinds.1, most)?);
-                if keys.count != some.count {
-                    return Err(uneven("fewer of the one than of the other".into()));
+            Pairs::Columns(keys, values, pace) => {
+                let keys = keys.next(kinds.0, pace.most())?;
+                // At the end one more is asked for, which must not be there.
+                let values = values.next_within(kinds.1, keys.count.max(1), usize::MAX)?;
+                if keys.count != values.count {
+                    return Err(uneven("there are fewer of the one than of the other".into()));
                 }
-                Ok((keys, some))
+                pace.had(keys.count, keys.bytes() + values.bytes());
+                Ok((keys, values))
             }
             Pairs::Pairs(pairs) => {
                 let (mut keys, mut values) = (Piece::new(), Piece::new());
@@ -169,6 +218,9 @@ impl<'py> Pairs<'py> {
                     let (key, value) = pair?.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
                     keys.push(kinds.0, &key)?;
                     values.push(kinds.1, &value)?;
+                    if keys.bytes() + values.bytes() >= PIECE_BYTES {
+                        break;
+                    }
                 }
                 Ok((keys, values))
             }

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::column::{Array, Column, Pairs, Rows};
+use crate::column::{Array, Column, Pace, Pairs, Rows};
 use crate::common::{Entries, Given, Owner, common_methods};
 use crate::core::Core;
 use crate::flags::Flags;
@@ -360,8 +360,10 @@ impl Map {
         let out = Array::output(out, &core.value, keys.count())?;
         let missing = Array::output(missing, &Kind::Bool, keys.count())?;
         let (mut list, mut from, mut there) = (Vec::new(), 0, 0_usize);
+        let bytes = core.value.ty().fixed_bytes().or(out.as_ref().map(|out| out.width));
+        let mut pace = Pace::new(keys.most(), bytes);
         loop {
-            let piece = keys.next(&core.key, keys.most())?;
+            let piece = keys.next(&core.key, pace.most())?;
             let count = piece.count;
             if count == 0 {
                 break;
@@ -402,6 +404,7 @@ impl Map {
                         },
                     )
                 })?;
+                pace.had(count, bytes.len());
                 let mut begin = 0;
                 for (end, is_there) in ends {
                     list.push(match is_there {
@@ -471,7 +474,7 @@ impl Map {
         let kinds = (&self.core.key, &self.core.value);
         let mut pairs = Pairs::new(keys, values, kinds)?;
         let count = match &pairs {
-            Pairs::Columns(keys, _) => keys.count(),
+            Pairs::Columns(keys, ..) => keys.count(),
             Pairs::Pairs(_) => None,
         };
         let mut flags = Flags::new(out, count)?;

@@ -132,3 +132,19 @@ def test_an_error_leaves_those_before():
         m.put_many([(1, 2), (3, "x")])
     with pytest.raises((TypeError, ValueError)):
         m.put_many([1, 2])
+
+
+def test_large_values_go_in_small_pieces():
+    """A batch takes memory for some of its values at a time, not for all."""
+    import resource
+
+    m = durahash.Map(key=int, value=bytes)
+    large = bytes(1 << 20)
+    m.put_many((n, large) for n in range(100))
+    m.put_many(range(100, 200), (large for _ in range(100)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    m.put_many(range(200), (large for _ in range(200)))
+    assert m.contains_many(range(200)) == [True] * 200
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 150 << 10  # KiB
+    assert m.get_many([5, 500, 150]) == [large, None, large]
