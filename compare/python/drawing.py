@@ -46,7 +46,7 @@ def tables(result):
         "Thousands a second:",
         rates(ALONE),
         rates(THREADS),
-        table(["store", "mode", "keys", "bytes an entry", "open after kill, ms", "all there"], rest),
+        table(["store", "mode", "keys", "bytes an entry", "open after kill, ms", "last key there"], rest),
     ]
     if arrays:
         parts += ["Thousands of keys a second, from arrays:", table(["key", "value", "mode", "batch", "put_many", "get_many"], arrays)]
