@@ -25,6 +25,8 @@ mod common;
 mod map;
 mod multi_map;
 
+mod many;
+
 use pyo3::prelude::*;
 
 #[cfg(not(target_endian = "little"))]

@@ -19,7 +19,7 @@ class _Delete:
 
 DELETE = _Delete()
 
-_open = {}
+_open: dict = {}
 
 
 def _opened(map_):
