@@ -131,11 +131,12 @@ macro_rules! common_methods {
 
             fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
                 let core = &slf.get().core;
-                let path = slf.getattr("path")?.repr()?;
+                let place =
+                    core.path.as_ref().map_or("in memory".into(), |path| format!("{path:?}"));
                 let name = slf.get_type().name()?;
                 let state = if core.is_open() { "" } else { ", closed" };
                 Ok(format!(
-                    "<durahash.{name} {path}, key={:?}, value={:?}{state}>",
+                    "<durahash.{name} {place}, key={:?}, value={:?}{state}>",
                     core.key.to_string(),
                     core.value.to_string()
                 ))
@@ -158,11 +159,10 @@ macro_rules! common_methods {
                 !self.core.is_open()
             }
 
-            /// The pool's file; None in memory, and when the map is closed.
+            /// The pool's file; None in memory.
             #[getter]
-            fn path(&self, py: Python<'_>) -> Option<PathBuf> {
-                let path = |map: &_| Ok(crate::core::Any::path(map).map(Path::to_path_buf));
-                self.core.run(py, 0, path).ok().flatten()
+            fn path(&self) -> Option<&Path> {
+                self.core.path.as_deref()
             }
 
             /// What the keys are.

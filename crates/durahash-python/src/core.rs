@@ -1,5 +1,6 @@
 //! A map of the library and what its keys and values are: what both classes have in common.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use durahash::{AnyMap, AnyMultiMap, Cursor, Durability, Finding, Openable, Result, Stats, Type};
@@ -20,11 +21,11 @@ pub(crate) trait Any: Openable + Clone + Send + Sync {
     fn clear(&self) -> Result<()>;
     fn reserve(&self, additional: u64) -> Result<()>;
     fn sync(&self) -> Result<()>;
-    fn backup(&self, to: &std::path::Path) -> Result<()>;
+    fn backup(&self, to: &Path) -> Result<()>;
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
     fn stats(&self) -> Result<Stats>;
     fn durability(&self) -> Durability;
-    fn path(&self) -> Option<&std::path::Path>;
+    fn path(&self) -> Option<&Path>;
     fn scan(&self, from: Cursor, n: usize) -> Result<Step>;
     fn close(self) -> Result<()>;
 }
@@ -47,7 +48,7 @@ macro_rules! any {
             fn sync(&self) -> Result<()> {
                 self.sync()
             }
-            fn backup(&self, to: &std::path::Path) -> Result<()> {
+            fn backup(&self, to: &Path) -> Result<()> {
                 self.backup(to)
             }
             fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
@@ -59,7 +60,7 @@ macro_rules! any {
             fn durability(&self) -> Durability {
                 self.durability()
             }
-            fn path(&self) -> Option<&std::path::Path> {
+            fn path(&self) -> Option<&Path> {
                 self.path()
             }
             fn scan(&self, from: Cursor, n: usize) -> Result<Step> {
@@ -84,6 +85,8 @@ pub(crate) struct Core<M: Any> {
     map: Mutex<Option<M>>,
     pub(crate) key: Kind,
     pub(crate) value: Kind,
+    /// The pool's file.
+    pub(crate) path: Option<PathBuf>,
     /// Every operation may wait for the disk.
     waits: bool,
     process: Process,
@@ -95,7 +98,8 @@ impl<M: Any> Core<M> {
         let (key, value) = map.types();
         let (key, value) = open.kinds(key, value)?;
         let waits = map.durability() == Durability::Strict;
-        Ok(Core { map: Mutex::new(Some(map)), key, value, waits, process: Process::own() })
+        let (path, process) = (map.path().map(Path::to_path_buf), Process::own());
+        Ok(Core { map: Mutex::new(Some(map)), key, value, path, waits, process })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<M>> {

@@ -200,7 +200,7 @@ def test_a_closed_map_says_so(path):
     with durahash.Map(path, key=str, value=int) as m:
         m["a"] = 1
         assert not m.closed and "map.pool" in repr(m)
-    assert m.closed and "closed" in repr(m) and m.path is None
+    assert m.closed and "closed" in repr(m) and m.path == path
     m.close()
     for operation in (lambda: m["a"], lambda: m.get_many(["a"]), lambda: len(m), m.sync, m.stats, lambda: list(m)):
         with pytest.raises(durahash.ClosedError, match="was closed"):
