@@ -138,7 +138,9 @@ def test_spawned_workers_open_it_themselves(path):
 
 def test_ctrl_c_ends_put_many(python):
     program = """
-        import durahash, itertools, sys
+        import durahash, itertools, signal
+        # A process in the background may have been started to ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         m = durahash.Map(key=int, value=int)
         def pairs():
             for n in itertools.count():
@@ -160,6 +162,7 @@ def test_ctrl_c_ends_put_many_of_arrays(python):
     pytest.importorskip("numpy")
     program = """
         import durahash, numpy, threading, signal, os
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         m = durahash.Map(key="u64", value="u64")
         keys = numpy.arange(20_000_000, dtype="u8")
         def stop():
