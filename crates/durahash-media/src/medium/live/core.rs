@@ -17,7 +17,6 @@ use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
 use crate::medium::{LINE_BYTES, LogStats};
-use crate::word::PmU64;
 
 /// A batch shall have no more than this part of the ring.
 const BATCH_PART: u64 = 4;
@@ -217,11 +216,11 @@ impl<D: LiveDisk> Core<D> {
         let words = self.disk.region().words(first * LINE_BYTES, lines * LINE_BYTES / 8);
         for line in first..first + lines {
             if let Ok(words) = &words
-                && (line == first || line * LINE_BYTES % PAGE_BYTES == 0)
+                && (line == first || (line * LINE_BYTES).is_multiple_of(PAGE_BYTES))
             {
                 words[((line - first) * LINE_BYTES / 8) as usize].touch();
             }
-            if line == first || line % PAGE_BYTES == 0 {
+            if line == first || line.is_multiple_of(PAGE_BYTES) {
                 // A compiler that knew the zero would leave out the store.
                 self.disk.mark(line).fetch_or(black_box(0), Ordering::Relaxed);
             }
