@@ -33,7 +33,7 @@ use crate::medium::logged::old::{
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::{HUGE_PAGE_BYTES, round_up};
-use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::medium::{LINE_BYTES, Memory, Region, Storage, prefetch_line, sys};
 use crate::word::PmU64;
 
 /// A pool that is closed keeps its live file only if it is longer: a shorter one is copied in ten milliseconds.
@@ -536,6 +536,11 @@ impl LiveDisk for LiveFiles {
     fn mark(&self, line: u64) -> &AtomicU8 {
         debug_assert!(line < self.region.len().div_ceil(LINE_BYTES));
         self.mark_at(line)
+    }
+
+    #[inline(always)]
+    fn prefetch_mark(&self, line: u64) {
+        prefetch_line(self.marks.load(Ordering::Relaxed).wrapping_add(line as usize).cast());
     }
 
     fn unused(&self) -> Range<u64> {
