@@ -184,13 +184,18 @@ impl DirectoryLock {
         self.run(medium, EXCLUSIVE, f)
     }
 
-    /// Adds a holder, unless one has the lock exclusively.
+    /// Adds a holder, unless one has the lock exclusively. A race that is lost to another thread is no reason to wait.
     fn try_add(&self, n: u64) -> Option<()> {
-        let word = self.0.load(Ordering::Relaxed);
-        let is_free = word & EXCLUSIVE == 0;
-        let added =
-            || self.0.compare_exchange(word, word + n, Ordering::Acquire, Ordering::Relaxed);
-        (is_free && added().is_ok()).then_some(())
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word & EXCLUSIVE == 0 {
+            let added =
+                self.0.compare_exchange(word, word + n, Ordering::Acquire, Ordering::Relaxed);
+            match added {
+                Ok(_) => return Some(()),
+                Err(found) => word = found,
+            }
+        }
+        None
     }
 
     #[track_caller]
