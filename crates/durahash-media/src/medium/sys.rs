@@ -178,9 +178,22 @@ pub(crate) fn open_no_link(path: &Path, to_write: bool) -> io::Result<File> {
 /// it that is being written, if there is one, and for nothing else.
 pub(crate) fn write_back_error(file: &File) -> io::Result<()> {
     gate()?;
-    let (page, flags) = (rustix::param::page_size() as i64, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+    sync_file_range(file, rustix::param::page_size() as i64, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+/// Writes the pages of a file that were changed, and waits; they may be in the drive's cache then.
+pub(crate) fn write_back(file: &File) -> io::Result<()> {
+    gate()?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sync_file_range(file, 0, flags)
+}
+
+/// `bytes` bytes from the file's beginning on, or all of it.
+fn sync_file_range(file: &File, bytes: i64, flags: u32) -> io::Result<()> {
     // SAFETY: a call that takes numbers only.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, page, flags) } {
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, bytes, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

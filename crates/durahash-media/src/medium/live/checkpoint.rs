@@ -43,6 +43,16 @@ impl<D: LiveDisk> Core<D> {
         })
     }
 
+    /// Makes a checkpoint if one is due, and then the ring longer if it is to be: under a load for which the next one is due before
+    /// this one ends, too. False if none was made, or another thread's is under way, which is as good.
+    pub(super) fn check_due(&self) -> bool {
+        let made = self.needs_checkpoint() && self.checkpoint();
+        if self.is_short() && !self.has_failed() {
+            self.extend();
+        }
+        made
+    }
+
     fn checkpoint_or(&self) -> Result<bool> {
         let (to, pages, ways_out) = {
             let mut base = lock(&self.base);

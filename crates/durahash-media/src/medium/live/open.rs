@@ -186,7 +186,11 @@ impl<D: LiveDisk> Core<D> {
         }
         let slot = self.slot();
         let parity = (epoch & 1) as usize;
-        for line in 0..self.disk.region().len() / LINE_BYTES {
+        let (len, unused) = (self.disk.region().len(), self.disk.unused());
+        let parts = [0..unused.start.min(len), unused.end.min(len)..len];
+        for line in
+            parts.into_iter().flat_map(|part| part.start / LINE_BYTES..part.end / LINE_BYTES)
+        {
             let mark = self.disk.mark(line);
             if mark.load(Ordering::Relaxed) != 0 {
                 mark.store(epoch as u8, Ordering::Relaxed);
@@ -221,7 +225,9 @@ impl<D: LiveDisk> Core<D> {
             }
             self.disk.write_pages(off, bytes).map_err(|e| self.writing(e))?;
         }
-        self.disk.sync_data().map_err(|e| self.writing(e))?;
+        if !pages.is_empty() {
+            self.disk.sync_data().map_err(|e| self.writing(e))?;
+        }
         let head = self.head();
         let salt = getrandom::u64()
             .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;

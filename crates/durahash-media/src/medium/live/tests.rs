@@ -172,6 +172,26 @@ fn a_ring_gets_longer_around_what_it_holds() {
     }
 }
 
+/// Also while so much is stored that each checkpoint finds the next one due.
+#[test]
+fn a_ring_gets_longer_under_constant_load() {
+    let disk = SimDisk::new(POOL_BYTES, 4 * AREA_BYTES, false);
+    let medium = disk.create_live(SyncMode::INTERVAL, AREA_BYTES).unwrap();
+    medium.grow(POOL_BYTES).unwrap();
+    let ring = || medium.core.head().ring_bytes;
+    let (short, mut checkpoints) = (ring(), 0);
+    while ring() == short {
+        assert!(checkpoints < 20, "it is as short after {checkpoints} checkpoints");
+        while !medium.core.needs_checkpoint() {
+            (1..50).for_each(|line| put(&medium, line, checkpoints));
+            medium.steps().write().unwrap();
+        }
+        assert!(medium.core.check_due());
+        checkpoints += 1;
+        assert_eq!(medium.log_stats().unwrap().checkpoints, checkpoints);
+    }
+}
+
 #[test]
 fn a_live_image_that_is_not_the_pools_is_not_trusted() {
     let (disk, medium) = empty(SyncMode::INTERVAL);

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-use crate::medium::room::{HUGE_PAGE_BYTES, Map, Room, round_up};
+use crate::medium::room::{FIRST_BYTES, HUGE_PAGE_BYTES, Map, Room, round_up};
 use crate::medium::sys;
 
 pub(in crate::medium) const MAPPING: &str = "mapping the pool";
@@ -51,12 +51,17 @@ impl Mapping {
         needed: u64,
         most: u64,
     ) -> io::Result<Self> {
-        Self::of_parts(needed, most, &map_part(file, sharing))
+        Self::of_parts(needed, FIRST_BYTES, most, &map_part(file, sharing))
     }
 
-    /// The same, of what `map` maps.
-    pub(in crate::medium) fn of_parts(needed: u64, most: u64, map: Map<'_>) -> io::Result<Self> {
-        let room = Room::new(needed, most, map)?;
+    /// The same, of what `map` maps, with fewer addresses at first: see [`Room::new`].
+    pub(in crate::medium) fn of_parts(
+        needed: u64,
+        first: u64,
+        most: u64,
+        map: Map<'_>,
+    ) -> io::Result<Self> {
+        let room = Room::new(needed, first, most, map)?;
         // SAFETY: just mapped.
         unsafe { advise(room.base().as_ptr(), room.bytes()) }?;
         Ok(Mapping { room })
@@ -214,6 +219,15 @@ impl Mapping {
         unsafe { sys::map_anonymous(start, bytes, prot, flags) }?;
         // SAFETY: as for the whole.
         unsafe { advise(start, bytes) }
+    }
+
+    /// Gives the addresses behind the first `bytes` bytes back, if the mapping can be lengthened again.
+    ///
+    /// # Safety
+    /// Nothing points there.
+    pub(in crate::medium) unsafe fn shorten(&self, bytes: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.room.shorten(bytes) };
     }
 
     fn at(&self, off: u64) -> *mut u8 {

@@ -400,6 +400,16 @@ impl Mapped {
         self.file.extend(from, to, to)
     }
 
+    /// Gives the mapping back: what follows is done on the file alone.
+    ///
+    /// # Safety
+    /// Nothing points into the region, and no thread looks into it meanwhile.
+    pub(super) unsafe fn unmap(&self) {
+        self.region.end();
+        // SAFETY: the caller's promise; from the region nothing is lent any more.
+        unsafe { self.mapping.shorten(0) };
+    }
+
     /// As [`PoolFile::cut_back`].
     pub(super) fn cut_back(&self, bytes: u64) {
         self.file.cut_back(bytes);
