@@ -273,7 +273,7 @@ impl<D: LiveDisk> Core<D> {
             }
             // By the thread for it, or where there is none by this one; not if another has begun one.
             let is_called = wake.is_some_and(|wake| wake.checkpointer.call(Duration::ZERO));
-            if is_called || !self.checkpoint() {
+            if is_called || !self.checkpoint(false) {
                 self.wait_for_checkpoint(&head);
             }
         }

@@ -231,6 +231,8 @@ impl LiveFiles {
         // file shows the same bytes.
         unsafe {
             self.image.shorten(end);
+            // The live file has no holes.
+            self.image.set_huge_from(0);
             let map = self.layout().map_image(&file, MapFlags::SHARED);
             self.image.replace_by_parts(self.image.bytes(), &map)
         }

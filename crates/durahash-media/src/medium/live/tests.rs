@@ -159,7 +159,7 @@ fn a_ring_gets_longer_around_what_it_holds() {
         for v in 0..before {
             put_all(v);
             if v % 3 == 0 {
-                assert!(medium.core.checkpoint());
+                assert!(medium.core.checkpoint(false));
             }
         }
         let head = medium.core.head();
