@@ -1,5 +1,6 @@
 //! The machine that numbers come from.
 
+use std::hint::black_box;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,12 @@ fn cpu(info: &str) -> String {
 pub(crate) fn written_bytes(process: &str) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
     field(&io, "write_bytes").and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// Writes to so much memory and gives it back. A hypervisor may have taken what nobody has used for seconds, and the first
+/// store to each page of it then costs several times the rest of an insert.
+pub(crate) fn warm_memory(bytes: u64) {
+    drop(black_box(vec![1_u8; bytes as usize]));
 }
 
 /// The file system that `dir` lies on.

@@ -9,6 +9,7 @@ use super::{About, Recorder, end_resize};
 use crate::config::Config;
 use crate::driver::{self, Timed, together};
 use crate::error::{Error, Result};
+use crate::machine;
 use crate::report::Samples;
 use crate::workload::{Workload, Workloads};
 
@@ -69,6 +70,7 @@ impl Recorder<'_> {
                     self.next(1, &format!("{design}, {mode}: {PUT_MANY}"));
                     let bench = self.bench.with_mode(sync_mode, live_image);
                     let map = bench.create(design)?;
+                    warm_memory(config.keys);
                     let run =
                         inserts(&map, &loaded, BATCH, Duration::MAX, |part| map.put_many(part))?;
                     end_resize(&map)?;
@@ -130,6 +132,7 @@ impl Recorder<'_> {
             let streams = (0..threads as u64).map(|thread| first + thread * each);
             let streams: Vec<_> = streams.map(|from| pairs(workloads, from, each)).collect();
             let one_by_one = |part: &[Pair]| part.iter().try_for_each(|(k, v)| map.put(k, v));
+            warm_memory(config.keys);
             let run = inserts(map, &streams, LOOK, INSERTS, one_by_one)?;
             run.add_to(samples, &about(design, &case_of(INSERT, mode), threads, config.keys));
             keys += run.done;
@@ -157,6 +160,11 @@ fn survives(map: &Map<u64, u64>, file_system: &str) -> f64 {
         Durability::Strict if file_system != "tmpfs" => 3.0,
         _ => 1.0,
     }
+}
+
+/// Warms as much memory as inserts of so many keys may take, for pages, marks, batches and directories.
+fn warm_memory(keys: u64) {
+    machine::warm_memory((256 << 20) + keys * 256);
 }
 
 /// Inserts that were timed.

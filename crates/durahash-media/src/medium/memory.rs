@@ -79,6 +79,10 @@ pub trait Memory: Send + Sync + Sized + 'static {
         each_line(obj, prefetch_line);
     }
 
+    /// Starts to fetch what a store to the line at `off`, wherever that is, needs beside that line.
+    #[inline(always)]
+    fn expect_store(&self, _off: u64) {}
+
     /// Starts the write-back of every line that `obj` touches.
     #[track_caller]
     fn flush<T: OnMedia + ?Sized>(&self, obj: &T);

@@ -462,6 +462,17 @@ pub(crate) unsafe fn wish_huge_pages(addr: *mut u8, bytes: u64) {
     let _ = unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, Advice::LinuxHugepage) };
 }
 
+/// Asks for huge pages for a buffer that is long enough to have some, before it is written.
+pub(crate) fn wish_huge_buffer(buffer: &mut [u8]) {
+    const HUGE_BYTES: usize = 2 << 20;
+    let lead = buffer.as_ptr().align_offset(HUGE_BYTES);
+    let whole = buffer.len().saturating_sub(lead) / HUGE_BYTES * HUGE_BYTES;
+    if whole > 0 {
+        // SAFETY: whole pages of the buffer; advice changes no contents.
+        unsafe { wish_huge_pages(buffer[lead..].as_mut_ptr(), whole as u64) };
+    }
+}
+
 /// Bytes of memory that this process may have: the machine's, or what its control groups are allowed.
 pub(crate) fn memory_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();

@@ -77,7 +77,7 @@ thread_local! {
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Runs `f` with an empty buffer that this thread uses again and again.
-fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     // Taken, not borrowed: `f` may come here again. The destructor of another thread-local may come here
     // after the buffer was destroyed: it gets one of its own.
     let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();

@@ -17,7 +17,6 @@ use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
 use crate::medium::{LINE_BYTES, LogStats};
-use crate::word::PmU64;
 
 /// A batch shall have no more than this part of the ring.
 const BATCH_PART: u64 = 4;
@@ -25,6 +24,8 @@ const BATCH_PART: u64 = 4;
 const FREE_PART: u64 = 2;
 /// A thread looks so often whether too many lines are marked: after as many as it has marked itself.
 const LOOKS_EVERY: u64 = 64;
+/// Bytes of a page, at the least.
+const PAGE_BYTES: u64 = 4096;
 
 /// Threads that work in the background, so that others need not wait.
 pub(super) struct Wake {
@@ -212,13 +213,19 @@ impl<D: LiveDisk> Core<D> {
             slot.dirty[parity].reserve(lines);
             slot.saves[parity].reserve(lines);
         }
-        if let Ok(words) = self.disk.region().words(first * LINE_BYTES, lines * LINE_BYTES / 8) {
-            let per_line = (LINE_BYTES / 8) as usize;
-            words.iter().step_by(per_line).for_each(PmU64::touch);
-        }
+        let words = self.disk.region().words(first * LINE_BYTES, lines * LINE_BYTES / 8);
         for line in first..first + lines {
-            // A compiler that knew the zero would leave out the store.
-            self.disk.mark(line).fetch_or(black_box(0), Ordering::Relaxed);
+            if let Ok(words) = &words
+                && (line == first || (line * LINE_BYTES).is_multiple_of(PAGE_BYTES))
+            {
+                words[((line - first) * LINE_BYTES / 8) as usize].touch();
+            }
+            let mark = self.disk.mark(line);
+            if line == first || std::ptr::from_ref(mark).addr().is_multiple_of(PAGE_BYTES as usize)
+            {
+                // A compiler that knew the zero would leave out the store.
+                mark.fetch_or(black_box(0), Ordering::Relaxed);
+            }
         }
         let raised = slot.raised.load(Ordering::Relaxed);
         if raised >= slot.looks_at.load(Ordering::Relaxed) {

@@ -86,6 +86,9 @@ pub trait LiveDisk: LiveSource {
     /// The mark of a line of the image.
     fn mark(&self, line: u64) -> &AtomicU8;
 
+    /// Starts to fetch the mark of a line, which may be none of the image.
+    fn prefetch_mark(&self, _line: u64) {}
+
     /// The part of the image to which nobody stores: the log's area.
     fn unused(&self) -> Range<u64>;
 

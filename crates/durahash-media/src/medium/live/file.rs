@@ -33,7 +33,7 @@ use crate::medium::logged::old::{
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::round_up;
-use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::medium::{LINE_BYTES, Memory, Region, Storage, prefetch_line, sys};
 use crate::word::PmU64;
 
 /// A pool that is closed keeps its live file only if it is longer: a shorter one is copied in ten milliseconds.
@@ -259,13 +259,19 @@ impl LiveFiles {
         cut().map_err(|e| self.error("cutting the live image", e))
     }
 
-    /// The mark of a line that may be stored to, as far as the marks are mapped.
+    /// Where the mark of a line lies that may be stored to.
+    #[inline(always)]
+    fn mark_of(&self, line: u64) -> *mut AtomicU8 {
+        let line = line - if line < self.gap_end { 0 } else { self.gap_lines };
+        self.marks.load(Ordering::Relaxed).wrapping_add(line as usize)
+    }
+
+    /// The mark of such a line, as far as the marks are mapped.
     #[inline(always)]
     fn mark_at(&self, line: u64) -> &AtomicU8 {
         debug_assert!(!(self.gap_end - self.gap_lines..self.gap_end).contains(&line));
-        let line = line - if line < self.gap_end { 0 } else { self.gap_lines };
         // SAFETY: the marks are mapped as far as the image is, before the region reaches there, and live as long as `self`.
-        unsafe { &*self.marks.load(Ordering::Relaxed).add(line as usize) }
+        unsafe { &*self.mark_of(line) }
     }
 
     /// A new file with the owner and the permissions of the pool.
@@ -563,6 +569,11 @@ impl LiveDisk for LiveFiles {
     fn mark(&self, line: u64) -> &AtomicU8 {
         debug_assert!(line < self.region.len().div_ceil(LINE_BYTES));
         self.mark_at(line)
+    }
+
+    #[inline(always)]
+    fn prefetch_mark(&self, line: u64) {
+        prefetch_line(self.mark_of(line).cast());
     }
 
     fn unused(&self) -> Range<u64> {

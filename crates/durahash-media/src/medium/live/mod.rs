@@ -219,6 +219,11 @@ impl<D: LiveDisk + 'static> Memory for Live<D> {
     }
 
     #[inline(always)]
+    fn expect_store(&self, off: u64) {
+        self.core.disk.prefetch_mark(off / LINE_BYTES);
+    }
+
+    #[inline(always)]
     fn flush<T: OnMedia + ?Sized>(&self, _obj: &T) {}
     #[inline(always)]
     fn fence(&self) {}

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::format::{BLOCK_BYTES, Layout, Line};
 use crate::error::Result;
 use crate::identity::FileId;
-use crate::medium::Region;
+use crate::medium::{Region, sys};
 use crate::word::PmU64;
 
 /// A pool's file and the log's area in it, as far as a log is concerned.
@@ -179,6 +179,7 @@ pub trait Disk: Send + Sync {
 pub(in crate::medium) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if buffer.len() < bytes + BLOCK_BYTES {
         *buffer = vec![0; bytes + BLOCK_BYTES];
+        sys::wish_huge_buffer(buffer);
     }
     let lead = buffer.as_ptr().align_offset(BLOCK_BYTES);
     &mut buffer[lead..lead + bytes]

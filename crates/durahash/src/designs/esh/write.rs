@@ -2,7 +2,7 @@
 
 use durahash_media::{EpochLock, Event, Medium, Result, Taken};
 
-use super::layout::{Bucket, is_near, slot_for};
+use super::layout::{BUCKET_BYTES, Bucket, is_near, slot_for};
 use super::records::Record;
 use super::{Change, Esh, Hit, Room, Sought, Unit, Updater};
 
@@ -102,6 +102,7 @@ impl<M: Medium> Esh<M> {
             let place = self.find(h);
             self.prefetch_home(h, place);
             let home = self.bucket(place, number)?;
+            self.medium().expect_store(self.offset(place) + u64::from(number) * BUCKET_BYTES);
             self.touch(home);
             if self.lock_of(home).lock(self.medium())? == Taken::Stale {
                 if !self.repair(h, place)? {

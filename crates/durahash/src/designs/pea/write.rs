@@ -164,7 +164,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     pub(super) fn hold(&self, h: u64) -> Locks<'_, M, MULTI> {
         loop {
             let place = self.find(h);
-            self.prefetch_head(place, self.shape().homes(h));
+            let homes = self.shape().homes(h);
+            self.prefetch_head(place, homes);
+            let first = self.offset(place.number()) + u64::from(homes.first) * BUCKET_BYTES;
+            self.medium().expect_store(first);
             let held = Locks::lock(self, h, place);
             if self.find(h) == place {
                 return held;

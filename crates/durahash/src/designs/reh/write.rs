@@ -85,6 +85,7 @@ impl<M: Medium> Reh<M> {
                 continue;
             };
             let bucket = sought.entry();
+            self.medium().expect_store(bucket * BUCKET_BYTES);
             // The line that will be stored to, together with the lock's: a store, a write-back and
             // the next locked instruction would wait for it.
             if let Ok(bucket) = self.bucket(bucket) {

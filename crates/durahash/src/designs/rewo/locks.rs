@@ -160,6 +160,8 @@ impl<M: Medium> Rewo<M> {
             let view = self.live_tables.load();
             let places = self.live_tables.places(view, h, remixed);
             self.prefetch_buckets(&places);
+            let bytes = |number: &u64| number.wrapping_mul(BUCKET_BYTES);
+            places.all().iter().for_each(|number| self.medium().expect_store(bytes(number)));
             let mut held = Locks::new(self, view, places);
             self.medium().event(Event::Look);
             held.lock(places.all());
