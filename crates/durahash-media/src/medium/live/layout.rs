@@ -95,7 +95,7 @@ impl Layout {
                 (marks + HUGE_PAGE_BYTES + (place - start), marks)
             }
             _ => {
-                // Each stretch from the second on and its marks are a 64th longer; all before take as much as this one's.
+                // The marks of all stretches before it take as much as its own.
                 let marks = self.shift + start + start / LINE_BYTES;
                 (marks + start / LINE_BYTES + (place - start), marks)
             }
