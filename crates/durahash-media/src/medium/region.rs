@@ -71,6 +71,11 @@ impl Region {
         *self.len.get_mut() = len.min(self.len());
     }
 
+    /// Lends nothing any more.
+    pub(crate) fn end(&self) {
+        self.len.store(0, Ordering::Release);
+    }
+
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -173,6 +173,11 @@ pub trait Storage: Send + Sync + 'static {
     /// The failure that an acknowledged operation survives.
     fn durability(&self) -> Durability;
 
+    /// True if what survives is always a consistent cut of all stores, flushed or not: no sync is needed for their order.
+    fn keeps_cuts(&self) -> bool {
+        false
+    }
+
     /// Counts of the log, if there is one.
     fn log_stats(&self) -> Option<LogStats> {
         None

@@ -533,10 +533,11 @@ impl<M: Medium> Pool<M> {
             medium.flush(superblock);
         }
         let bytes = extents << self.format.geometry.extent_shift;
-        medium.sync(0, bytes)?;
+        let sync = |off, bytes| if medium.keeps_cuts() { Ok(()) } else { medium.sync(off, bytes) };
+        sync(0, bytes)?;
         if let Some(area) = self.checks.area() {
             self.checks.renew(medium, &checked);
-            medium.sync(area.start, area.end - area.start)?;
+            sync(area.start, area.end - area.start)?;
         }
         self.store_state(state)?;
         medium.sync(0, size_of::<Superblock>() as u64)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use durahash::{Design, Durability, ErrorKind, Map, Options, SyncMode};
-use durahash_media::sim::{in_forked_child, set_boot};
+use durahash_media::sim::{faults, in_forked_child, set_boot};
 use durahash_testkit::new_path;
 
 /// So long that no snapshot is taken by itself.
@@ -314,6 +314,60 @@ fn another_mount_is_no_reason_to_refuse() {
     let unmounted = Command::new("umount").arg("-l").arg(at.path()).status().unwrap();
     holds_all.unwrap();
     assert!(unmounted.success());
+}
+
+/// The live file is mapped piece by piece as it grows, and all at once by the next process.
+#[test]
+fn what_a_pool_grew_by_is_found_by_the_next_process() {
+    for options in [options(HOUR), Options::new().sync_mode(HOUR).live_image(true)] {
+        let (dir, path) = new_path();
+        let value = |i: u64| vec![i as u8; 40_000];
+        let map: Map<u64, [u8]> = options.create(&path).unwrap();
+        (0..200).for_each(|i| map.put(&i, &value(i)).unwrap());
+        let live = fs::metadata(live_file(dir.path())).unwrap();
+        assert!(live.len() > 8 << 20 && live.blocks() * 512 >= live.len(), "it has no holes");
+        drop(map);
+        let map: Map<u64, [u8]> = options.open(&path).unwrap();
+        (0..200).for_each(|i| assert!(map.get(&i).unwrap() == Some(value(i))));
+        (200..400).for_each(|i| map.put(&i, &value(i)).unwrap());
+        map.close().unwrap();
+        let map: Map<u64, [u8]> = options.open(&path).unwrap();
+        (0..400).for_each(|i| assert!(map.get(&i).unwrap() == Some(value(i))));
+    }
+}
+
+/// Ten thousand small pools are to be open in a process at once, and to be made quickly.
+#[test]
+fn a_small_pool_takes_few_mappings_files_bytes_and_syncs() {
+    let (dir, path) = new_path();
+    let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let open_files = |of: &Path| {
+        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|entry| inode(&entry.path()) == inode(of)).count()
+    };
+    let mappings = |of: &Path| {
+        let (_, ino) = inode(of).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&ino.to_string())).count()
+    };
+    let on_disk = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    let before = faults::SYNCS.get();
+    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    // Two openings look how the file can be written; what it has is written back, and synced, and so is the name.
+    assert_eq!(faults::SYNCS.get() - before, 2 + 1 + 3);
+    let live = live_file(dir.path());
+    assert!(on_disk(&live) < 256 << 10, "{}", on_disk(&live));
+    assert!(on_disk(&path) + on_disk(&live) <= 1 << 20);
+    fill(&map, 0..100);
+    assert_eq!((open_files(&live), open_files(&path)), (1, 1));
+    fill(&map, 100..20_000);
+    assert!(on_disk(&live) < 4 << 20, "it is a small pool yet: {}", on_disk(&live));
+    // Header and marks; what lies before the log's area, and behind it.
+    assert_eq!((mappings(&live), mappings(&path)), (3, 0));
+    let before = faults::SYNCS.get();
+    map.close().unwrap();
+    assert!(faults::SYNCS.get() - before <= 8, "{}", faults::SYNCS.get() - before);
+    assert!(!live.exists());
 }
 
 /// Many more threads than processors: all end, snapshots are taken meanwhile, and a pool that dies with them is whole.

@@ -35,15 +35,26 @@ const COPIED_PAGES: usize = 1 << 14;
 const PER_BYTE: u64 = 4;
 
 impl<D: LiveDisk> Core<D> {
-    /// Brings all batches that are applied now to the base; false where another checkpoint is under way.
-    pub(super) fn checkpoint(&self) -> bool {
-        self.checkpoint_or().unwrap_or_else(|e| {
+    /// Brings all batches that are applied now to the base; false where another checkpoint is under way. One that `closes` leaves
+    /// closed heads, if no batch came meanwhile.
+    pub(super) fn checkpoint(&self, closes: bool) -> bool {
+        self.checkpoint_or(closes).unwrap_or_else(|e| {
             self.fail(&io_of(e));
             true
         })
     }
 
-    fn checkpoint_or(&self) -> Result<bool> {
+    /// Makes a checkpoint if one is due, and then the ring longer if it is to be: under a load for which the next one is due before
+    /// this one ends, too. False if none was made, or another thread's is under way, which is as good.
+    pub(super) fn check_due(&self) -> bool {
+        let made = self.needs_checkpoint() && self.checkpoint(false);
+        if self.is_short() && !self.has_failed() {
+            self.extend();
+        }
+        made
+    }
+
+    fn checkpoint_or(&self, closes: bool) -> Result<bool> {
         let (to, pages, ways_out) = {
             let mut base = lock(&self.base);
             if base.is_under_way || self.has_failed() {
@@ -58,13 +69,15 @@ impl<D: LiveDisk> Core<D> {
             (to, pages, base.ways_out)
         };
         let done = self.copy_pages(&pages, ways_out);
+        let taker = closes.then(|| lock(&self.taker));
         let mut base = lock(&self.base);
         base.is_under_way = false;
         if !done? || base.ways_out != ways_out || self.has_failed() {
             return Ok(true);
         }
         self.disk.sync_data().map_err(|e| self.writing(e))?;
-        self.move_head(&mut base, Head { at: to, ..self.head() })?;
+        let closed = taker.is_some_and(|taker| taker.last == to);
+        self.move_head(&mut base, Head { at: to, closed, ..self.head() })?;
         Ok(true)
     }
 
@@ -100,14 +113,19 @@ impl<D: LiveDisk> Core<D> {
         Ok(true)
     }
 
-    /// C5 and C6, with `base` locked and the base synced: `next` is the head, but for its generation.
+    /// C5 and C6, with `base` locked and the base synced: `next` is the head, but for its generation. A closed one is written to both
+    /// places.
     fn move_head(&self, base: &mut Base, next: Head) -> Result<()> {
         let before = self.head();
         if let Some(follower) = &mut base.follower {
             self.follow(follower, next.at);
         }
-        let next = Head { generation: before.generation + 1, ..next };
+        let generation = before.generation + if next.closed { 2 } else { 1 };
+        let next = Head { generation, ..next };
         debug_assert!(next.at.batch >= before.at.batch);
+        if next.closed {
+            self.write_head(&next.pair()[0])?;
+        }
         self.write_head(&next)?;
         self.set_head(next);
         (before.at.batch..next.at.batch).for_each(|batch| self.disk.remove_spill(batch + 1));
@@ -206,6 +224,9 @@ impl<D: LiveDisk> Core<D> {
             self.failure()?;
             let taker = lock(&self.taker);
             let (last, head) = (taker.last, self.head());
+            if head.closed {
+                return Ok(());
+            }
             if head.at == last {
                 let _base = lock(&self.base);
                 let next = Head { closed: true, generation: head.generation + 2, ..self.head() };
@@ -218,7 +239,7 @@ impl<D: LiveDisk> Core<D> {
                 return Ok(());
             }
             drop(taker);
-            if !self.checkpoint() {
+            if !self.checkpoint(true) {
                 self.wait_for_checkpoint(&head);
             }
         }

@@ -220,9 +220,11 @@ impl<D: LiveDisk> Core<D> {
             {
                 words[((line - first) * LINE_BYTES / 8) as usize].touch();
             }
-            if line == first || line.is_multiple_of(PAGE_BYTES) {
+            let mark = self.disk.mark(line);
+            if line == first || std::ptr::from_ref(mark).addr().is_multiple_of(PAGE_BYTES as usize)
+            {
                 // A compiler that knew the zero would leave out the store.
-                self.disk.mark(line).fetch_or(black_box(0), Ordering::Relaxed);
+                mark.fetch_or(black_box(0), Ordering::Relaxed);
             }
         }
         let raised = slot.raised.load(Ordering::Relaxed);
@@ -278,7 +280,7 @@ impl<D: LiveDisk> Core<D> {
             }
             // By the thread for it, or where there is none by this one; not if another has begun one.
             let is_called = wake.is_some_and(|wake| wake.checkpointer.call(Duration::ZERO));
-            if is_called || !self.checkpoint() {
+            if is_called || !self.checkpoint(false) {
                 self.wait_for_checkpoint(&head);
             }
         }

@@ -50,8 +50,7 @@
 //! # Not yet
 //! Readers in other processes, while one writes; check words at checkpoints, which would give the base lines that the image does
 //! not have, against **S-4**; copies of parts of the base
-//! instead of all of it when a live file is made; fewer mappings (17 for a small pool, of which a process may have 65,530), and a
-//! cheaper start, without which live images are not the default. An operation does not yield while a snapshot is late: so where all
+//! instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 
 // From low to high.
@@ -188,7 +187,7 @@ impl<D: LiveDisk> LiveSteps<D> {
     /// # Errors
     /// As [`write`](LiveSteps::write).
     pub fn checkpoint(&self) -> Result<()> {
-        let _ = self.0.checkpoint();
+        let _ = self.0.checkpoint(false);
         if self.0.is_short() {
             self.0.extend();
         }
@@ -323,6 +322,9 @@ impl<D: LiveDisk + 'static> Storage for Live<D> {
     }
     fn huge_bytes(&self) -> Option<u64> {
         super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().len())
+    }
+    fn keeps_cuts(&self) -> bool {
+        true
     }
     fn log_stats(&self) -> Option<LogStats> {
         Some(self.core.stats())

@@ -30,7 +30,7 @@
 //! |---|---|
 //! | the lines of the batches behind the head are written to the base; sync | the same batches |
 //! | the live file: space for all of it, the base's bytes, marks of zeros | the same, and a file that nobody names |
-//! | two heads with a new salt, closed: one after the other, over both; then the live file's header | a closed pool |
+//! | if the head was not closed: two heads with a new salt, which are, one after the other, over both; then the live file's header | a closed pool |
 //! | a head that names it, and is not closed | in use; the image is the base |
 
 use std::collections::BTreeSet;
@@ -186,7 +186,11 @@ impl<D: LiveDisk> Core<D> {
         }
         let slot = self.slot();
         let parity = (epoch & 1) as usize;
-        for line in 0..self.disk.region().len() / LINE_BYTES {
+        let (len, unused) = (self.disk.region().len(), self.disk.unused());
+        let parts = [0..unused.start.min(len), unused.end.min(len)..len];
+        for line in
+            parts.into_iter().flat_map(|part| part.start / LINE_BYTES..part.end / LINE_BYTES)
+        {
             let mark = self.disk.mark(line);
             if mark.load(Ordering::Relaxed) != 0 {
                 mark.store(epoch as u8, Ordering::Relaxed);
@@ -221,7 +225,9 @@ impl<D: LiveDisk> Core<D> {
             }
             self.disk.write_pages(off, bytes).map_err(|e| self.writing(e))?;
         }
-        self.disk.sync_data().map_err(|e| self.writing(e))?;
+        if !pages.is_empty() {
+            self.disk.sync_data().map_err(|e| self.writing(e))?;
+        }
         let head = self.head();
         let salt = getrandom::u64()
             .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
@@ -239,7 +245,10 @@ impl<D: LiveDisk> Core<D> {
         let has_boot = self.disk.boot() != [0; 2];
         // Nothing names it yet. If there is no space for it, the pool is as it was.
         let live = if has_boot { self.disk.make_live()? } else { none };
-        closed.pair().iter().try_for_each(|head| self.write_head(head))?;
+        // A head that was closed says all that these would.
+        if !head.closed {
+            closed.pair().iter().try_for_each(|head| self.write_head(head))?;
+        }
         (head.at.batch..to.batch).for_each(|batch| self.disk.remove_spill(batch + 1));
         if !has_boot {
             let what = "a live image needs a system that tells its boots apart (boot_id in /proc)";

@@ -406,16 +406,16 @@ impl Drop for PoolFile {
 }
 
 /// A mapping of the first `len` bytes of `file`, which may have `most` later, and the region over it, which
-/// lives no longer.
+/// lives no longer. Of what lies before `huge_from` no page is huge.
 pub(super) fn map_file(
     file: &PoolFile,
     sharing: Sharing,
     len: u64,
     most: u64,
-    dax: bool,
+    (dax, huge_from): (bool, u64),
 ) -> Result<(Mapping, Region)> {
-    let mapping =
-        Mapping::new(file.file(), sharing, len, most).map_err(|e| file.error(MAPPING, e))?;
+    let mapping = Mapping::new(file.file(), sharing, len, most, huge_from)
+        .map_err(|e| file.error(MAPPING, e))?;
     // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
     // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
     let region = unsafe { Region::new(mapping.base(), len, most) };

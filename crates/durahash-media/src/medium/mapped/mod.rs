@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::room::Map;
+use super::room::{HUGE_PAGE_BYTES, Map};
 use super::{
     ADDRESS_BYTES, Blank, CopiedAs, Durability, Memory, Region, Storage, each_line, logged, sys,
 };
@@ -84,6 +84,27 @@ enum Flushes {
     FencesOnly,
     /// Neither.
     None,
+}
+
+/// A hole of a file with at least so many bytes before it begins and ends with a huge page. Before others there are no huge pages:
+/// a small pool is to be a small file.
+const HUGE_BEFORE_BYTES: u64 = 64 << 20;
+
+/// What may stay a hole of the part of a file that nobody stores to.
+fn hole_in(unused: Range<u64>) -> Range<u64> {
+    if unused.start < HUGE_BEFORE_BYTES {
+        return unused;
+    }
+    let start = unused.start.next_multiple_of(HUGE_PAGE_BYTES).min(unused.end);
+    start..(unused.end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start)
+}
+
+/// From where on a file with this part to which nobody stores has huge pages.
+fn huge_from(unused: &Range<u64>) -> u64 {
+    if unused.is_empty() || unused.start >= HUGE_BEFORE_BYTES {
+        return 0;
+    }
+    unused.end.next_multiple_of(HUGE_PAGE_BYTES)
 }
 
 /// A mapped pool file. See the module docs.
@@ -202,7 +223,8 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
-        let (mapping, region) = map_file(&file, sharing, len, most, dax)?;
+        // What is read before the place of holes is known is in no huge page.
+        let (mapping, region) = map_file(&file, sharing, len, most, (dax, u64::MAX))?;
         if copied {
             mapping.own(0, len).map_err(|e| file.error(MAPPING, e))?;
             file.copy_to(&region)?;
@@ -233,6 +255,8 @@ impl Mapped {
             }
             _ => e,
         })?;
+        let unused = old.as_ref().map_or(len..len, OldLog::unused);
+        mapped.mapping.set_huge_from(huge_from(&unused));
         let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
         mapped.was_whole = old.as_ref().is_none_or(|old| !old.is_private());
         if is_in_image && read_only && is_copy {
@@ -273,7 +297,8 @@ impl Mapped {
 
     /// The file mapped once more, of at most so many bytes.
     fn map_once_more(&self, sharing: Sharing, most: u64) -> Result<(Mapping, Region)> {
-        map_file(&self.file, sharing, self.region.len(), most, self.dax)
+        let how = (self.dax, self.mapping.huge_from());
+        map_file(&self.file, sharing, self.region.len(), most, how)
     }
 
     /// Maps the file in another way, elsewhere; the mapping that it had.
@@ -312,7 +337,7 @@ impl Mapped {
     }
 
     pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
-        self.file.fill_holes(self.region.len(), unused)
+        self.file.fill_holes(self.region.len(), hole_in(unused))
     }
 
     /// Grows to `bytes` bytes, of which those from `hole` on take no space on the disk, and are not to be
@@ -330,11 +355,20 @@ impl Mapped {
             return Err(Error::full(bytes - len, self.region.limit()).at_path(self.file.path()));
         }
         self.reach(&self.mapping, self.sharing, bytes)?;
-        let hole = hole.max(len);
-        self.file.extend(len, bytes, hole)?;
-        // SAFETY: the file was just extended over the range, and the region does not reach there.
-        let populated = unsafe { self.mapping.populate(len, hole - len) }
-            .map_err(|e| self.file.error("growing the pool", e));
+        let hole = hole_in(hole.max(len)..bytes);
+        self.file.extend(len, bytes, hole.start)?;
+        self.file.fill(hole.end, bytes).inspect_err(|_| self.file.cut_back(len))?;
+        if !hole.is_empty() {
+            self.mapping.set_huge_from(huge_from(&hole));
+        }
+        // What is before a hole is a log, which is written by the file.
+        let populated = if hole.is_empty() {
+            // SAFETY: the file was just extended over the range, and the region does not reach there.
+            unsafe { self.mapping.populate(len, bytes - len) }
+        } else {
+            Ok(())
+        };
+        let populated = populated.map_err(|e| self.file.error("growing the pool", e));
         // With DAX what is stored there is durable when fenced, so the length must be before.
         let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
         if let Err(e) = durable {
@@ -398,6 +432,23 @@ impl Mapped {
             self.file.truncate(from)?;
         }
         self.file.extend(from, to, to)
+    }
+
+    /// Has no huge pages if the file has a hole before which there are none: of two kinds of pages a mapping is two.
+    pub(super) fn keep_one_mapping(&self) {
+        if self.mapping.huge_from() > 0 {
+            self.mapping.set_huge_from(u64::MAX);
+        }
+    }
+
+    /// Gives the mapping back: what follows is done on the file alone.
+    ///
+    /// # Safety
+    /// Nothing points into the region, and no thread looks into it meanwhile.
+    pub(super) unsafe fn unmap(&self) {
+        self.region.end();
+        // SAFETY: the caller's promise; from the region nothing is lent any more.
+        unsafe { self.mapping.shorten(0) };
     }
 
     /// As [`PoolFile::cut_back`].

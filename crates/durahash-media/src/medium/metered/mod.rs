@@ -412,6 +412,7 @@ impl<M: Medium> Storage for Metered<M> {
         fn publish() -> Result<()>;
         fn trim(bytes: u64) -> Result<()>;
         fn durability() -> Durability;
+        fn keeps_cuts() -> bool;
         fn log_stats() -> Option<LogStats>;
         fn new_uuid() -> Result<[u64; 2]>;
         fn boot_id() -> [u64; 2];
