@@ -1,13 +1,14 @@
 //! Pools with a live image: what survives, what is refused, and the ways between the kinds of logs.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use durahash::{Design, Durability, ErrorKind, Map, Options, SyncMode};
+use durahash_media::hash::WordMix;
 use durahash_media::sim::{in_forked_child, set_boot};
 use durahash_testkit::new_path;
 
@@ -295,6 +296,59 @@ fn another_boot_recovers_and_does_not_trust_the_live_image() {
         set_boot(0);
         let map: Map<u64, u64> = Options::new().open(&path).unwrap();
         holds(&map, 0..400);
+    }
+}
+
+/// Flips a bit of the file.
+fn flip(path: &Path, off: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, off).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << (off % 8)], off).unwrap();
+}
+
+/// Checkpoints write check words: damage to what a dead process had brought to the pool's file, which it never closed, is found,
+/// by the next process in its boot and in another one.
+#[test]
+fn damage_to_what_checkpoints_wrote_is_found() {
+    const FIRST: u64 = 256 << 10;
+    for design in Design::ALL.iter().copied() {
+        let (_dir, path) = new_path();
+        let mode = SyncMode::Interval(Duration::from_millis(2));
+        let short = options(mode).design(design).log_bytes(64 << 10);
+        short.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+        killed(&path, design, mode, 0..20_000);
+        let bytes = fs::read(&path).unwrap();
+        let log = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let log = log(160)..log(160) + log(168);
+        let mix = WordMix::new(7);
+        let places = (0..).map(|i| FIRST + mix.mix(i) % (bytes.len() as u64 - FIRST));
+        let places: Vec<u64> = places.filter(|off| !log.contains(off)).take(40).collect();
+        set_boot(1);
+        let is_found = || match Options::new().read_only(true).open::<Map<u64, u64>>(&path) {
+            Ok(map) => {
+                let mut found = 0;
+                map.check(&mut |_| found += 1).is_err() || found > 0
+            }
+            Err(_) => true,
+        };
+        assert!(!is_found(), "{design}");
+        let told = places.iter().filter(|off| {
+            flip(&path, **off);
+            let told = is_found();
+            flip(&path, **off);
+            told
+        });
+        let told = told.count();
+        println!("{design}: {told} of {} after a loss of power", places.len());
+        assert!(told > places.len() / 4, "{design}: {told}");
+        set_boot(0);
+        places.iter().for_each(|off| flip(&path, *off));
+        let verified = Options::new().verify(true).open::<Map<u64, u64>>(&path);
+        assert!(matches!(verified.err().unwrap().kind(), ErrorKind::Corrupt { .. }), "{design}");
+        places.iter().for_each(|off| flip(&path, *off));
+        let map: Map<u64, u64> = Options::new().verify(true).open(&path).unwrap();
+        holds(&map, 0..20_000);
     }
 }
 
