@@ -67,10 +67,10 @@ pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};
 pub use storage::{Blank, CopiedAs, DiskSums, Durability, LogStats, Storage};
-pub use sums::SumArea;
 #[cfg(not(loom))]
-pub(crate) use sums::{BLOCK_SHIFT_MAX, MARKS};
-pub(crate) use sums::{CHECKS_OFF, sum_of};
+pub(crate) use sums::BLOCK_SHIFT_MAX;
+pub use sums::SumArea;
+pub(crate) use sums::{CHECKS_OFF, MARKS, sum_of};
 
 /// A medium: [`Memory`] that touches bytes, and [`Storage`] that manages them.
 pub trait Medium: Memory + Storage {}

@@ -22,12 +22,24 @@ fn options(mode: SyncMode) -> Options {
 /// Fills the pool at `path` with `keys` in a process that dies then. Where there is none it is made, in `mode` and with
 /// `design`.
 fn killed(path: &Path, design: Design, mode: SyncMode, keys: std::ops::Range<u64>) {
+    killed_after(path, design, mode, keys, 0);
+}
+
+/// The same, where it puts the first key so many times again.
+fn killed_after(
+    path: &Path,
+    design: Design,
+    mode: SyncMode,
+    keys: std::ops::Range<u64>,
+    again: u64,
+) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "live::child", "--nocapture"])
         .env("DURAHASH_LIVE_POOL", path)
         .env("DURAHASH_LIVE_DESIGN", design.to_string())
         .env("DURAHASH_LIVE_MODE", mode.to_string())
         .env("DURAHASH_LIVE_KEYS", format!("{} {}", keys.start, keys.end))
+        .env("DURAHASH_LIVE_AGAIN", again.to_string())
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&child.stdout);
@@ -48,6 +60,7 @@ fn child() {
     let options = options(mode).design(design);
     let map: Map<u64, u64> = options.open_or_create(&path).unwrap();
     fill(&map, from.parse().unwrap()..to.parse().unwrap());
+    (0..var("DURAHASH_LIVE_AGAIN").parse().unwrap()).for_each(|_| fill(&map, 0..1));
     println!("filled");
     std::process::abort();
 }
@@ -314,10 +327,11 @@ fn damage_to_what_checkpoints_wrote_is_found() {
     const FIRST: u64 = 256 << 10;
     for design in Design::ALL.iter().copied() {
         let (_dir, path) = new_path();
-        let mode = SyncMode::Interval(Duration::from_millis(2));
-        let short = options(mode).design(design).log_bytes(64 << 10);
+        let short = options(HOUR).design(design).log_bytes(64 << 10);
         short.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
-        killed(&path, design, mode, 0..20_000);
+        killed(&path, design, HOUR, 0..20_000);
+        // The ring is gone round, and left with lines of few blocks.
+        killed_after(&path, design, SyncMode::Strict, 0..0, 1000);
         let bytes = fs::read(&path).unwrap();
         let log = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let log = log(160)..log(160) + log(168);
@@ -340,7 +354,15 @@ fn damage_to_what_checkpoints_wrote_is_found() {
             told
         });
         let told = told.count();
-        println!("{design}: {told} of {} after a loss of power", places.len());
+        let read = Options::new().read_only(true).open::<Map<u64, u64>>(&path).unwrap();
+        let space = read.stats().unwrap().space;
+        println!(
+            "{design}: {told} of {} after a loss of power, {} of {} blocks",
+            places.len(),
+            space.verifiable_blocks,
+            space.checked_blocks
+        );
+        println!("{log:?} {}", bytes.len());
         assert!(told > places.len() / 4, "{design}: {told}");
         set_boot(0);
         places.iter().for_each(|off| flip(&path, *off));

@@ -71,6 +71,16 @@ impl<'a, D: LiveDisk> Sums<'a, D> {
         Ok(Some(bits(self.word(off)?, from, 32) == u64::from(sum_of(block, bytes))))
     }
 
+    /// Marks some of the blocks of a word of marks, which begins with `first`, if they are not.
+    pub(super) fn set_marks(&mut self, area: SumArea, first: u64, mask: u64) -> Result<()> {
+        let (off, _) = area.mark(first);
+        let before = self.word(off)?;
+        if before & mask != mask {
+            self.changed.insert(off, before | mask);
+        }
+        Ok(())
+    }
+
     pub(super) fn set_mark(&mut self, area: SumArea, block: u64, mark: bool) -> Result<()> {
         let (off, bit) = area.mark(block);
         let others = self.word(off)? & !bit;

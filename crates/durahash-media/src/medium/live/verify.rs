@@ -27,7 +27,7 @@ use super::sums::{PAGE, Sums, write_runs};
 use crate::error::{Error, Result};
 use crate::medium::logged::format::{put, word};
 use crate::medium::logged::old::SUPERBLOCK_BYTES;
-use crate::medium::{CHECKS_OFF, DiskSums, LINE_BYTES, SumArea, sum_of};
+use crate::medium::{CHECKS_OFF, DiskSums, LINE_BYTES, MARKS, SumArea, sum_of};
 
 /// Pages that are verified, or given sums, at a time.
 const PAGES: u64 = 256;
@@ -249,8 +249,8 @@ impl<D: LiveDisk> Core<D> {
         let (none, own) = (BTreeSet::new(), start >> area.shift()..end >> area.shift());
         let mut sums = Sums::new(&self.disk, &base.areas, &none);
         for (old, block) in base.areas.iter().flat_map(|old| own.clone().map(move |b| (*old, b))) {
-            if block < old.blocks() && !sums.has_mark(old, block)? {
-                sums.set_mark(old, block, true)?;
+            if block < old.blocks() {
+                sums.set_marks(old, block / MARKS * MARKS, 1 << (block % MARKS))?;
             }
         }
         if sums.write()? {
@@ -303,17 +303,17 @@ impl<D: LiveDisk> Core<D> {
         Ok(area.filter(|area| area.lies_in(self.disk.region())))
     }
 
-    /// Before anything is written to the base: what its check words say of what is behind its end, where bytes become zeros,
-    /// does not count. True if there is anything to sync.
+    /// Before the pool grows: what the check words say of what is behind its end, where bytes become zeros, does not count. True if
+    /// there is anything to sync.
     pub(super) fn begin_sums(&self) -> Result<bool> {
         let base = lock(&self.base);
         let (none, len) = (BTreeSet::new(), self.disk.region().len());
         let mut sums = Sums::new(&self.disk, &base.areas, &none);
         for area in &base.areas {
-            for block in len >> area.shift()..area.blocks() {
-                if !sums.has_mark(*area, block)? {
-                    sums.set_mark(*area, block, true)?;
-                }
+            let first = len >> area.shift();
+            for block in (first / MARKS * MARKS..area.blocks()).step_by(MARKS as usize) {
+                let behind = if block < first { u64::MAX << (first - block) } else { u64::MAX };
+                sums.set_marks(*area, block, behind)?;
             }
         }
         sums.write()
