@@ -197,6 +197,25 @@ fn flip_one(image: DiskImage, pool: &Arc<Pool<Live<SimDisk>>>, at: u64) -> bool 
     !told.is_empty()
 }
 
+/// The end of a pool is cut off, and comes back as zeros: what the check words said of it is not called damage.
+#[test]
+fn blocks_that_were_cut_off_have_no_words_when_they_come_back() {
+    let (mut image, _) = closed(8);
+    for round in 0..3 {
+        let (disk, pool) = open(image);
+        let first = place(&pool).take_unit_extents(20).unwrap();
+        let bytes = pool.stats().bytes;
+        assert_eq!(damaged(&pool), [], "{round}");
+        fill(&pool, first << 10..(first + 20) << 10, round);
+        pool.close().unwrap();
+        let (disk, pool) = open(if round == 1 { power(disk.image()) } else { disk.image() });
+        (first..first + 20).for_each(|extent| pool.release_extent(extent).unwrap());
+        pool.close().unwrap();
+        image = disk.image();
+        assert!((image.pool.len() as u64) * 8 < bytes);
+    }
+}
+
 /// A block that was damaged when the image was made of it gets no sum that is right, whoever stores to it.
 #[test]
 fn damage_that_was_copied_stays_told_until_its_extent_is_taken_anew() {
