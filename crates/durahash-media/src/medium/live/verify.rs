@@ -368,7 +368,12 @@ impl<D: LiveDisk + 'static> DiskSums for Live<D> {
     }
 
     fn keep_only(&self, area: Option<SumArea>) {
-        lock(&self.core.base).areas.retain(|kept| Some(*kept) == area);
+        let mut base = lock(&self.core.base);
+        base.areas.retain(|kept| Some(*kept) == area);
+        if base.areas.is_empty() {
+            // It was found by words that mean nothing.
+            lock(&self.core.damaged).clear();
+        }
     }
 
     fn forget(&self, bytes: Range<u64>) {
