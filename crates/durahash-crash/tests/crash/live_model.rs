@@ -102,6 +102,10 @@ const SHOWN: &[(Fault, u64)] = &[
     (Fault::HeadBeforeSync, 3),
     (Fault::CopiesKept, 378),
     (Fault::HeadBack, 110),
+    (Fault::SumsNotSynced, 1),
+    (Fault::SumsOfImage, 200),
+    (Fault::WayOutWithoutSums, 45),
+    (Fault::SumsNotMarked, 0),
     (Fault::NoSum, 1),
     (Fault::NoChain, 6),
     (Fault::PartWithoutFinal, 1),
@@ -128,7 +132,7 @@ fn each_fault_is_found() {
         let mut seeds = known.chain(seed(0)..seed(SCHEDULES)).chain(0..SCHEDULES);
         let found = seeds.find_map(|seed| schedule(Some(fault), seed).err());
         let found = found.unwrap_or_else(|| panic!("{fault:?} is missed"));
-        println!("{fault:?}: {}", found.lines().next().unwrap_or_default());
+        println!("{fault:?}: {}", found);
     }
 }
 

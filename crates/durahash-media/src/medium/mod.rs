@@ -23,6 +23,7 @@ mod sys;
 
 pub mod process;
 mod room;
+mod sums;
 
 mod crew;
 mod group;
@@ -65,7 +66,11 @@ pub use memory::{Event, Memory};
 pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};
-pub use storage::{Blank, CopiedAs, Durability, LogStats, Storage};
+pub use storage::{Blank, CopiedAs, DiskSums, Durability, LogStats, Storage};
+#[cfg(not(loom))]
+pub(crate) use sums::BLOCK_SHIFT_MAX;
+pub use sums::SumArea;
+pub(crate) use sums::{CHECKS_OFF, MARKS, sum_of};
 
 /// A medium: [`Memory`] that touches bytes, and [`Storage`] that manages them.
 pub trait Medium: Memory + Storage {}

@@ -53,6 +53,8 @@ mod log_tests;
 mod map_table;
 mod maps;
 mod place;
+#[cfg(test)]
+mod sum_tests;
 mod superblock;
 mod sweep;
 mod table;
@@ -69,6 +71,7 @@ pub use map_table::MapEntry;
 pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -248,6 +251,7 @@ impl<M: Medium> Pool<M> {
         };
         let lost = lost.then_some(before);
         let blocks = Blocks::new(&extents, &classes, format.extent_bytes());
+        let has_checks = extents.checks.exist() && medium.disk_sums().is_none();
         let gate = Gate::default();
         gate.stop();
         let pool = Pool {
@@ -263,7 +267,7 @@ impl<M: Medium> Pool<M> {
             lost,
             doubted: Mutex::default(),
             was_clean: before.clean,
-            has_checks: extents.checks.exist(),
+            has_checks,
             checks: Arc::clone(&extents.checks),
             extents: Mutex::new(extents),
             table,
@@ -312,10 +316,11 @@ impl<M: Medium> Pool<M> {
             medium.sync(0, bytes)?;
             self.gate.start();
         }
-        if !self.has_checks {
+        if !self.checks.exist() {
             // Those of a loss of power, or damaged.
             self.checks.forget(medium)?;
         }
+        self.begin_sums()?;
         wait_lock(&self.extents, medium).release_headless(medium)?;
         self.remove_halves()
     }
@@ -535,9 +540,14 @@ impl<M: Medium> Pool<M> {
         let bytes = extents << self.format.geometry.extent_shift;
         let sync = |off, bytes| if medium.keeps_cuts() { Ok(()) } else { medium.sync(off, bytes) };
         sync(0, bytes)?;
-        if let Some(area) = self.checks.area() {
-            self.checks.renew(medium, &checked);
-            sync(area.start, area.end - area.start)?;
+        match (self.checks.area(), medium.disk_sums()) {
+            (Some(_), Some(sums)) => sums.complete(&checked)?,
+            (Some(area), None) => {
+                self.checks.renew(medium, &checked);
+                let Range { start, end } = area.bytes();
+                medium.sync(start, end - start)?;
+            }
+            (None, _) => {}
         }
         self.store_state(state)?;
         medium.sync(0, size_of::<Superblock>() as u64)?;
@@ -552,12 +562,10 @@ impl<M: Medium> Pool<M> {
         let stats = blocks.stats(&extents, self.format.extent_bytes());
         drop(blocks);
         let checked = extents.checked(records);
-        let mut verifiable_blocks = 0;
-        self.checks.each_unmarked(&self.medium, &checked, &mut |_| verifiable_blocks += 1);
         PoolStats {
             max_bytes: self.format.is_limited().then_some(self.format.max_bytes),
             checked_blocks: self.checks.blocks_in(&checked),
-            verifiable_blocks,
+            verifiable_blocks: self.checks.count(&self.medium, &checked),
             ..stats
         }
     }

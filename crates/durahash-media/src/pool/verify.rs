@@ -1,10 +1,9 @@
 //! Damage found by check words (`checks.rs`), and the notes that those who store take for them.
 
-use super::Pool;
-use super::checks::CHECKS_OFF;
+use super::{Pool, Superblock};
 use crate::error::{Error, Result};
 use crate::lock::wait_lock;
-use crate::medium::Medium;
+use crate::medium::{CHECKS_OFF, Medium};
 
 impl<M: Medium> Pool<M> {
     /// Before a store to the block of 256 bytes at `off`, or to a word there: the first since the open takes the
@@ -22,6 +21,20 @@ impl<M: Medium> Pool<M> {
         if self.has_checks {
             self.checks.touch_bytes(&self.medium, off..off + bytes);
         }
+    }
+
+    /// Tells a medium that keeps the check words itself where they are, before anything else may come to lie where they
+    /// were: what says so is on the disk.
+    pub(super) fn begin_sums(&self) -> Result<()> {
+        let Some(sums) = self.medium.disk_sums().filter(|_| !self.read_only) else {
+            return Ok(());
+        };
+        let area = self.checks.area();
+        if area.is_none() {
+            self.medium.sync(0, size_of::<Superblock>() as u64)?;
+        }
+        sums.keep_only(area);
+        Ok(())
     }
 
     /// True if record blocks have check words, too: there are lists of a multimap among them, or the table of

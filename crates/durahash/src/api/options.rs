@@ -170,7 +170,8 @@ impl Options {
         /// reading the file. [`Map::check`](crate::Map::check) does the same later, and more.
         ///
         /// A close writes a check word for every block that was stored to since the open. So after a crash this
-        /// finds damage of the blocks that were not stored to since the last close, and no other
+        /// finds damage of the blocks that were not stored to since the last close, and no other; with a live image,
+        /// whose checkpoints write them, too, of all that the log has no line of
         /// ([`PoolStats::verifiable_blocks`](crate::PoolStats::verifiable_blocks) of
         /// [`checked_blocks`](crate::PoolStats::checked_blocks)).
         ///

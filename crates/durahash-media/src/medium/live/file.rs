@@ -190,7 +190,7 @@ impl LiveFiles {
     }
 
     /// Copies the pool's file, which is whole, to the live file, but for holes, zeros and the log's area.
-    fn copy_to(&self, file: &File) -> Result<()> {
+    fn copy_to(&self, file: &File, watch: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let (len, area) = (self.region.len(), self.area.off..self.area.off + self.area.bytes);
         let mut bytes = vec![0; CHUNK_BYTES as usize];
@@ -212,6 +212,7 @@ impl LiveFiles {
             let bytes = &mut bytes[..count as usize];
             let read = sys::read_at(self.view.file(), bytes, off);
             read.map_err(read_error)?;
+            watch(off, bytes);
             if bytes.iter().any(|byte| *byte != 0) {
                 sys::write_at(file, bytes, at).map_err(|e| self.error(MAKING, e))?;
             }
@@ -511,14 +512,14 @@ impl LiveDisk for LiveFiles {
         Ok(())
     }
 
-    fn make_live(&self) -> Result<FileName> {
+    fn make_live(&self, watch: &mut dyn FnMut(u64, &[u8])) -> Result<FileName> {
         // What is there is of another boot, or not to be trusted.
         self.place.refuse();
         match sys::unlink(&self.place.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(self.error(MAKING, e)),
             _ => {}
         }
-        let make = || {
+        let mut make = || {
             let failed = |e| self.error(MAKING, e);
             let file = self.create(&self.place.path).map_err(failed)?;
             if !sys::keeps_mappings(&file) || !sys::keeps_mappings(self.view.file()) {
@@ -530,7 +531,7 @@ impl LiveDisk for LiveFiles {
             }
             let bytes = self.layout().file_bytes(self.region.len());
             self.allocate(&file, 0..bytes, bytes, MAKING)?;
-            self.copy_to(&file)?;
+            self.copy_to(&file, watch)?;
             let name = name_of(&file).map_err(failed)?;
             self.show(file)?;
             Ok(name)

@@ -17,9 +17,10 @@ use super::layout::{HEADER_BYTES, Layout};
 use super::open;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
-use crate::medium::logged::old::{LogArea, OPENING, PoolView, View};
+use crate::medium::logged::old::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
 use crate::medium::mapped::{MAPPING, Mapped};
-use crate::medium::{LINE_BYTES, Memory, Storage, sys};
+use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
+use crate::word::PmU64;
 
 /// The files beside a pool's file, by their names.
 pub(super) struct LivePlace {
@@ -177,7 +178,17 @@ impl LiveSource for View<'_, Mapped, LivePlace> {
     fn adopt_live(&self) -> Result<()> {
         let file = self.live.take(self.view.region().len())?;
         let map = self.live.layout.map_image(&file, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        self.view.show_parts(&map).map_err(|e| self.live.error(MAPPING, e))
+        self.view.show_parts(&map).map_err(|e| self.live.error(MAPPING, e))?;
+        // Check words are of the base (S-8).
+        if self.view.region().len() >= SUPERBLOCK_BYTES {
+            self.view.region().at::<PmU64>(CHECKS_OFF)?.store(0);
+        }
+        Ok(())
+    }
+
+    fn read_base(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        sys::read_at(self.view.file(), bytes, off)
+            .map_err(|e| self.view.error("reading the pool", e))
     }
 
     fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {

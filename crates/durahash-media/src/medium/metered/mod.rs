@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{
-    BLOCK_BYTES, Durability, Event, LINE_BYTES, LogStats, Medium, Memory, Region, Storage,
-    each_line,
+    BLOCK_BYTES, DiskSums, Durability, Event, LINE_BYTES, LogStats, Medium, Memory, Region,
+    Storage, each_line,
 };
 use crate::error::Result;
 use crate::identity::FileId;
@@ -411,6 +411,7 @@ impl<M: Medium> Storage for Metered<M> {
         fn sync(off: u64, bytes: u64) -> Result<()>;
         fn publish() -> Result<()>;
         fn trim(bytes: u64) -> Result<()>;
+        fn disk_sums() -> Option<&dyn DiskSums>;
         fn durability() -> Durability;
         fn keeps_cuts() -> bool;
         fn log_stats() -> Option<LogStats>;
