@@ -1,7 +1,9 @@
 """A map in several pools is a map, loses nothing when its actors are killed, and may be put into other shards."""
 
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +46,15 @@ def test_it_is_a_map_that_is_there_again(volumes):
         m["7"]
     with ShardedMap(volumes) as m:
         assert m["7"] == 7 and len(m) == 2000 and not any(stats.recovered for stats in m.stats())
+
+
+def test_the_page(tmp_path):
+    """Its program runs."""
+    text = (pathlib.Path(__file__).parents[3] / "docs/python.md").read_text()
+    program = re.search(r"^```py\n(.*?)^```", text, re.M | re.S)[1]
+    program = program.replace("/data/", f"{tmp_path}/1/").replace("/mnt/", f"{tmp_path}/2/")
+    exec(compile(program, "docs/python.md", "exec"), {})
+    assert len(list(tmp_path.rglob("shard-*.pool"))) == 6
 
 
 def test_where_keys_lie_does_not_change():
@@ -207,6 +218,7 @@ def test_actors_are_killed_in_a_reshard(volumes):
             send(old, new)
             killer.join()
             assert set(ray.get([shard.pid.remote() for shard in old])).isdisjoint(before)
+            assert ray.get([shard.write.remote("put_many", [-1], [-1]) for shard in old]) == [None] * 3
 
         m._send = killed
         m.reshard(4)
