@@ -130,7 +130,10 @@ def test_every_actor_is_killed_under_load_and_nothing_is_lost(volumes, options):
         try:
             for i in range(3):
                 before, done = pids(m), list(batches)
+                catalog = ray.get(m._catalog.pid.remote())
                 os.kill(before[i], signal.SIGKILL)
+                if i == 2:
+                    os.kill(catalog, signal.SIGKILL)
                 after = pids(m)
                 assert after[i] != before[i] and after[:i] + after[i + 1 :] == before[:i] + before[i + 1 :]
                 while not errors and min(now - then for now, then in zip(batches, done)) < 20:
@@ -140,7 +143,7 @@ def test_every_actor_is_killed_under_load_and_nothing_is_lost(volumes, options):
             over.set()
             for worker in workers:
                 worker.join()
-        assert errors == []
+        assert errors == [] and ray.get(m._catalog.pid.remote()) != catalog
         want = {key: n for a in acknowledged for key, n in a.items()}
         assert len(want) > 1000 and dict(m.items()) == want
     for path in [path for directory in volumes.values() for path in directory.glob("shard-*.pool")]:

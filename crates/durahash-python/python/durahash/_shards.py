@@ -93,6 +93,9 @@ class Catalog:
         """Has other shards in use, whose actors have names with this beginning."""
         self._put(**{**state, "moving": False})
 
+    def pid(self):
+        return os.getpid()
+
     def close(self):
         if self._pool is not None:
             self._pool.close()
