@@ -16,6 +16,9 @@ class _Delete:
     def __repr__(self):
         return "durahash.DELETE"
 
+    def __reduce__(self):
+        return "DELETE"  # there is one, also in a copy and in another process
+
 
 DELETE = _Delete()
 
@@ -94,7 +97,22 @@ class Map(_native.Map, MutableMapping):
     __slots__ = ("__weakref__",)
     __module__ = "durahash"
 
-    def __init__(self, *_args, **_options):
+    def __init__(
+        self,
+        path=None,
+        key=None,
+        value=None,
+        *,
+        create=None,
+        mode=None,
+        read_only=False,
+        max_bytes=None,
+        design=None,
+        live_image=None,
+        verify=False,
+        accept_suspect=False,
+    ):
+        # The class's __new__ has opened it; help() and editors show this list.
         _opened(self)
 
     def keys(self):
@@ -145,15 +163,6 @@ class Map(_native.Map, MutableMapping):
         self.put_many(other)
         return self
 
-    def popitem(self):
-        """Removes some entry, and returns its key and value; a KeyError where there is none."""
-        for key in self:
-            try:
-                return key, self.pop(key)
-            except KeyError:
-                pass
-        raise KeyError("the map is empty")
-
 
 class MultiMap(_native.MultiMap, Collection):
     """A dictionary, in a file or in memory, of any number of values for each key.
@@ -172,7 +181,21 @@ class MultiMap(_native.MultiMap, Collection):
     __slots__ = ("__weakref__",)
     __module__ = "durahash"
 
-    def __init__(self, *_args, **_options):
+    def __init__(
+        self,
+        path=None,
+        key=None,
+        value=None,
+        *,
+        create=None,
+        mode=None,
+        read_only=False,
+        max_bytes=None,
+        live_image=None,
+        verify=False,
+        accept_suspect=False,
+    ):
+        # The class's __new__ has opened it; help() and editors show this list.
         _opened(self)
 
     def keys(self):
