@@ -85,14 +85,13 @@ impl Mapping {
     pub(in crate::medium) fn set_huge_from(&self, from: u64) {
         let before = self.huge_from.swap(from, Ordering::Relaxed);
         let wish = |from: u64, to: u64, huge: bool| {
-            let to = to.min(self.bytes());
-            // SAFETY: inside our own mapping.
-            match to.saturating_sub(from) {
-                bytes @ HUGE_PAGE_BYTES.. if huge => unsafe {
-                    sys::wish_huge_pages(self.at(from), bytes);
-                },
-                bytes @ 1.. if !huge => unsafe { sys::wish_small_pages(self.at(from), bytes) },
-                _ => {}
+            let bytes = to.min(self.bytes()).saturating_sub(from);
+            if huge && bytes >= HUGE_PAGE_BYTES {
+                // SAFETY: inside our own mapping.
+                unsafe { sys::wish_huge_pages(self.at(from), bytes) };
+            } else if !huge && bytes > 0 {
+                // SAFETY: the same.
+                unsafe { sys::wish_small_pages(self.at(from), bytes) };
             }
         };
         wish(before, from, false);
