@@ -115,7 +115,7 @@ pub(crate) fn sum_of(block: u64, bytes: &[u8]) -> u32 {
     crc.finalize()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

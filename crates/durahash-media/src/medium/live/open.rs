@@ -122,7 +122,7 @@ fn settle_sums<D: LiveSource>(disk: &D, pages: &mut BTreeSet<u64>) -> Result<()>
         }
     }
     for page in std::mem::take(pages) {
-        let blocks = page * PAGE >> area.shift()..(page + 1) * PAGE >> area.shift();
+        let blocks = (page * PAGE) >> area.shift()..((page + 1) * PAGE) >> area.shift();
         for (off, bit) in blocks.take_while(|block| *block < area.blocks()).map(|b| area.mark(b)) {
             let word: &PmU64 = region.at(off)?;
             word.store(word.load() | bit);

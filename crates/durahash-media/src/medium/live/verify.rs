@@ -338,12 +338,10 @@ impl<D: LiveDisk> Core<D> {
     }
 
     fn or_fail<T>(&self, done: Result<T>) -> Result<T> {
-        done.or_else(|e| {
+        done.map_err(|e| {
             self.fail(&io_of(e));
-            Err(self
-                .failure()
-                .err()
-                .unwrap_or_else(|| Error::corrupt("the check words", CHECKS_OFF)))
+            let failure = self.failure().err();
+            failure.unwrap_or_else(|| Error::corrupt("the check words", CHECKS_OFF))
         })
     }
 }
