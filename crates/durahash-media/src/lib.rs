@@ -62,8 +62,8 @@ pub use medium::process;
 #[cfg(any(test, feature = "sim"))]
 pub use medium::sim;
 pub use medium::{
-    BLOCK_BYTES, Blank, CopiedAs, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, FileName,
-    LINE_BYTES, LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged, Mapped,
+    BLOCK_BYTES, Blank, Changes, CopiedAs, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock,
+    FileName, LINE_BYTES, LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged, Mapped,
     MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SyncMode,
 };
 #[cfg(not(loom))]

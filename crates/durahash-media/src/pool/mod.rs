@@ -53,6 +53,7 @@ mod log_tests;
 mod map_table;
 mod maps;
 mod place;
+mod readers;
 mod superblock;
 mod sweep;
 mod table;
@@ -92,6 +93,8 @@ pub struct Pool<M: Medium> {
     format: Format,
     uuid: [u64; 2],
     state: State,
+    /// The state word that was read at the open.
+    read_state: u64,
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
     /// Offsets of the root words that become zero then.
@@ -173,6 +176,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: 0,
             lost: None,
             doubted: Mutex::default(),
             was_clean: true,
@@ -260,6 +264,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: before.to_word(),
             lost,
             doubted: Mutex::default(),
             was_clean: before.clean,
@@ -271,6 +276,7 @@ impl<M: Medium> Pool<M> {
             blocks: Mutex::new(blocks),
         };
         pool.read_maps(before)?;
+        pool.check_readable(before)?;
         Ok(pool)
     }
 
@@ -282,7 +288,7 @@ impl<M: Medium> Pool<M> {
     /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
     pub fn begin(&self) -> Result<()> {
-        if self.begun.swap(true, Ordering::SeqCst) {
+        if self.begun.swap(true, Ordering::SeqCst) || self.looks_on() {
             return Ok(());
         }
         let medium = &self.medium;
@@ -465,6 +471,7 @@ impl<M: Medium> Pool<M> {
 
     /// Lets a reader store to its own copy of the pool, in which it recovers what the file keeps as it is.
     pub fn recover_copy(&self, is_begin: bool) {
+        debug_assert!(!self.looks_on(), "it has no copy of its own");
         if self.read_only {
             if is_begin { self.gate.start() } else { self.gate.stop() }
         }

@@ -107,6 +107,13 @@ impl PoolFile {
 
     /// The file that is at `path` now, or was until it was locked.
     fn open_once(path: &Path, read_only: bool) -> Result<Self> {
+        let opened = Self::open_unlocked(path, read_only)?;
+        opened.lock(read_only)?;
+        Ok(opened)
+    }
+
+    /// The same without a lock.
+    pub(super) fn open_unlocked(path: &Path, read_only: bool) -> Result<Self> {
         let file = match sys::open(path, !read_only) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
@@ -122,7 +129,6 @@ impl PoolFile {
         if !metadata.is_file() {
             return Err(not_a_pool("it is not a regular file", path));
         }
-        opened.lock(read_only)?;
         Ok(opened)
     }
 

@@ -121,6 +121,7 @@ mod damaged;
 mod grow;
 mod layout;
 mod meta;
+mod onlooker;
 mod planted;
 mod ranges;
 mod recover;
@@ -145,11 +146,14 @@ use crate::util::counter::Counter;
 use damaged::Damaged;
 use layout::{BUCKET_BYTES, SAVED, SLOT_BYTES, preferred_slot};
 use meta::Meta;
+use planted::planted;
 use space::Space;
 use words::Words;
 
 #[doc(hidden)]
 pub use layout::{Bucket, Slot};
+#[doc(hidden)]
+pub use onlooker::Onlooker;
 #[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]
@@ -220,6 +224,17 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
         self.directory.find(h) == bucket
+    }
+
+    /// Counts a change of hashes that begin like `h` in `depth` bits, for readers in other processes
+    /// (`onlooker.rs`). The fault leaves it out.
+    #[inline(always)]
+    fn changed(&self, fault: Fault, h: u64, depth: u32) {
+        if let Some(changes) = self.medium().changes()
+            && !planted(fault)
+        {
+            changes.raise(h, depth);
+        }
     }
 
     /// The bitmap of a bucket without a free slot.
