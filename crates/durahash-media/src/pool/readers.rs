@@ -34,13 +34,14 @@ impl<M: Medium> Pool<M> {
         self.check_writer()
     }
 
-    /// Asked behind the loads of a reader beside a writer: they were of the open that it knows.
+    /// Asked behind the loads of a reader beside a writer: they were of the open that it knows. Of others that is
+    /// always so.
     ///
     /// # Errors
     /// [`WriterGone`](ErrorKind::WriterGone).
     pub fn check_writer(&self) -> Result<()> {
         let state = self.medium.load(&self.at::<Superblock>(0)?.state);
-        if state == self.read_state {
+        if state == self.read_state || !self.looks_on() {
             return Ok(());
         }
         Err(Error::from(ErrorKind::WriterGone).at_path(self.medium.path()))
