@@ -94,7 +94,7 @@ impl Play {
     /// The next operation: a key, and its new value if it is put.
     fn draw(&self) -> (u64, Option<u64>) {
         if self.below(30) == 0 {
-            self.puts.set(if self.puts.get() == 8 { 2 } else { 8 });
+            self.puts.set([8, 2][self.below(2)]);
         }
         let h = key(self.below(KEYS));
         self.next.set(self.next.get() + 1);
@@ -170,8 +170,11 @@ fn by_held_up_readers(rounds: u64) -> Option<String> {
         let (seen, writer) = (Rc::clone(&had), Rc::clone(&play));
         let is_walk = round % 4 == 0;
         let mut calls = play.below(if is_walk { 400 } else { 40 });
-        // Mostly few, so that a second look need not hide what the first one met.
+        // Few, so that a change of the key itself need not hide what it met; or so many that the table grows or shrinks.
         let count = [1, 3, 10, 80][play.below(4)];
+        if play.below(2) == 0 {
+            play.puts.set([9, 5, 0][play.below(3)]);
+        }
         let interrupt = move || {
             if calls == 0 {
                 let mut had = seen.take();
@@ -225,7 +228,7 @@ fn changes_that_are_not_counted_are_found() {
     ];
     for fault in faults {
         plant(Some(fault));
-        let found = by_held_up_readers(1_000_000);
+        let found = by_held_up_readers(700_000);
         plant(None);
         println!("{fault:?}: {found:?}");
     }

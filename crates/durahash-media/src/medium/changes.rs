@@ -12,7 +12,8 @@
 //! dies in the way of readers, as no counter says that something is under way.
 //!
 //! ```text
-//! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none    2-7 zero
+//! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none
+//!        2  maps that were removed from the pool    3-7 zero
 //!        8  counters: hashes in their order, each as many
 //! ```
 
@@ -96,6 +97,15 @@ impl Changes {
     #[must_use]
     pub fn of(&self, h: u64, bits: u32) -> u64 {
         self.counters(h, bits).iter().fold(0, |sum, counter| sum.wrapping_add(counter.load()))
+    }
+
+    /// How many maps were removed: the number of one of them may be another map's now.
+    pub(crate) fn removed_maps(&self) -> u64 {
+        self.words()[2].load()
+    }
+
+    pub(crate) fn remove_map(&self) {
+        self.words()[2].fetch_add(1);
     }
 
     /// From here on the changes of this open are counted; 0: of none.

@@ -77,7 +77,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::lock::{wait_for, wait_lock};
-use crate::medium::{Durability, Medium};
+use crate::medium::{Changes, Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use checks::Checks;
@@ -93,8 +93,8 @@ pub struct Pool<M: Medium> {
     format: Format,
     uuid: [u64; 2],
     state: State,
-    /// The state word that was read at the open.
-    read_state: u64,
+    /// The state word that was read at the open, and how many maps had been removed.
+    read_state: (u64, u64),
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
     /// Offsets of the root words that become zero then.
@@ -176,7 +176,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
-            read_state: 0,
+            read_state: (0, 0),
             lost: None,
             doubted: Mutex::default(),
             was_clean: true,
@@ -227,6 +227,7 @@ impl<M: Medium> Pool<M> {
         if found_bytes < expected_bytes {
             return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
         }
+        let removed_maps = medium.changes().map_or(0, Changes::removed_maps);
         let before = superblock.state(&medium);
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
@@ -264,7 +265,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
-            read_state: before.to_word(),
+            read_state: (before.to_word(), removed_maps),
             lost,
             doubted: Mutex::default(),
             was_clean: before.clean,

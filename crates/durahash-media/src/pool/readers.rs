@@ -4,7 +4,7 @@ use super::Pool;
 use super::superblock::{State, Superblock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::Medium;
+use crate::medium::{Changes, Medium};
 
 impl<M: Medium> Pool<M> {
     /// True if this is a reader beside a writer in another process: what it reads may change at any time, and nothing of it
@@ -41,7 +41,8 @@ impl<M: Medium> Pool<M> {
     /// [`WriterGone`](ErrorKind::WriterGone).
     pub fn check_writer(&self) -> Result<()> {
         let state = self.medium.load(&self.at::<Superblock>(0)?.state);
-        if state == self.read_state || !self.looks_on() {
+        let removed_maps = self.medium.changes().map_or(0, Changes::removed_maps);
+        if (state, removed_maps) == self.read_state || !self.looks_on() {
             return Ok(());
         }
         Err(Error::from(ErrorKind::WriterGone).at_path(self.medium.path()))

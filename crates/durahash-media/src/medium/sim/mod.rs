@@ -39,8 +39,8 @@ const RECORD: u8 = 1;
 const HOOK: u8 = 2;
 const BUDGET: u8 = 4;
 
-/// Counters of changes: few, so that hashes share them.
-const CHANGES_SHIFT: u32 = 2;
+/// Counters of changes: so many, as a power of two, that changes of one hash do not hide that others are not counted.
+const CHANGES_SHIFT: u32 = 8;
 
 /// Calls that a thread may make while it unwinds, when it has no more.
 const CALLS_TO_UNWIND: i64 = 1 << 20;

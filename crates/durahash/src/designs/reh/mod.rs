@@ -101,6 +101,8 @@
 //! exclusively for another array. The mutex of the list of free buckets is held for the list only. A split or merge
 //! may make the next range, as it compares its link with it.
 //!
+//! Readers in other processes see nothing of this. The writer counts changes for them, if it was told to (`onlooker.rs`).
+//!
 //! # Departures from the paper
 //! - An empty slot holds a marker that cannot match the prefix instead of a reserved key; global
 //!   depth therefore starts at 1.
