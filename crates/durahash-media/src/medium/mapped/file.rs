@@ -481,6 +481,19 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
 }
 
+/// The directory in which the file of this path lies.
+pub(in crate::medium) fn real_dir(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
+        // It has no name yet.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let dir = path.parent().filter(|dir| *dir != Path::new(""));
+            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
+        }
+        Err(e) => Err(e),
+    }
+}
+
 fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -41,6 +41,7 @@ use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
 pub use copy::PoolCopy;
 pub use file::FileLock;
+pub(super) use file::real_dir;
 use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::file::PoolFile;
+use super::file::{PoolFile, real_dir};
 use super::map::{Mapping, Sharing};
 use crate::error::Result;
 use crate::identity::FileId;
@@ -36,9 +36,8 @@ pub(super) struct Readers {
     path: Option<PathBuf>,
 }
 
-fn path_beside(pool: &PoolFile, id: FileId) -> PathBuf {
-    let dir = pool.path().parent().unwrap_or(Path::new(""));
-    dir.join(id.readers_name())
+fn path_beside(pool: &PoolFile, id: FileId) -> io::Result<PathBuf> {
+    Ok(real_dir(pool.path())?.join(id.readers_name()))
 }
 
 /// The file that is there, if it is one of the pool's owner: another user's could say anything.
@@ -66,7 +65,7 @@ impl Readers {
 
     /// Those of a writer, which has the pool's lock.
     pub(super) fn of_writer(pool: &PoolFile, id: FileId) -> io::Result<Self> {
-        let path = path_beside(pool, id);
+        let path = path_beside(pool, id)?;
         let file = match open(pool, &path, true)? {
             Some(file) => file,
             None => {
@@ -93,7 +92,7 @@ impl Readers {
 
     /// Those of a reader; `None` where no writer has made the file, or one is about to cut the pool.
     pub(super) fn of_reader(pool: &PoolFile, id: FileId) -> io::Result<Option<Self>> {
-        let Some(file) = open(pool, &path_beside(pool, id), false)? else { return Ok(None) };
+        let Some(file) = open(pool, &path_beside(pool, id)?, false)? else { return Ok(None) };
         if !sys::try_lock(&file, true)? || sys::metadata(&file)?.len() < FILE_BYTES {
             return Ok(None);
         }
@@ -112,9 +111,11 @@ pub(super) fn unless_read(
     own: Option<&Readers>,
     cut: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    // Held until the pool is cut.
     let found = match own {
         Some(_) => None,
-        None => open(pool, &path_beside(pool, id), true)
+        None => path_beside(pool, id)
+            .and_then(|path| open(pool, &path, false))
             .map_err(|e| pool.error("looking for readers of the pool", e))?,
     };
     let file = own.map(|readers| &readers.file).or(found.as_ref());

@@ -66,9 +66,7 @@ impl<M: Medium> Reh<M> {
         }
 
         // Step 1: the upper half aside. Late readers in other processes do not take its link for that of its prefix.
-        if !planted(Fault::LinkKept) {
-            medium.store(&new_bucket.link, 0);
-        }
+        medium.store(&new_bucket.link, 0);
         let live = held.meta.live();
         let mut stays = live;
         upper.meta.set_live(0);
@@ -116,7 +114,9 @@ impl<M: Medium> Reh<M> {
         held.meta.set_depth(depth + 1);
         held.meta.set_live(stays);
         self.writers.growth.splits.add(1);
-        self.changed(Fault::SplitUncounted, prefix, depth);
+        if !planted(Fault::SplitUncounted) {
+            self.changed(prefix, depth);
+        }
         upper.release_changed();
         held.release_changed();
         self.words.note(&self.map, self.directory.depths());
@@ -135,7 +135,7 @@ impl<M: Medium> Reh<M> {
         let old = self.directory.lock.exclusive(self.medium(), || match due() {
             Some(depth) if may_be() => {
                 let old = self.words.write(&self.map, depth, |prefix| self.begins_now(prefix));
-                self.changed(Fault::ArrayUncounted, 0, 0);
+                self.changed(0, 0);
                 old
             }
             _ => Ok(0..0),
@@ -299,7 +299,9 @@ impl<M: Medium> Reh<M> {
         lower.meta.set_depth(depth - 1);
         self.writers.growth.merges.add(1);
         let dead = upper.bucket;
-        self.changed(Fault::MergeUncounted, prefix, depth - 1);
+        if !planted(Fault::MergeUncounted) {
+            self.changed(prefix, depth - 1);
+        }
         upper.release_changed();
         lower.release_changed();
         // It fails for no extent of this pool.

@@ -148,7 +148,6 @@ use crate::util::counter::Counter;
 use damaged::Damaged;
 use layout::{BUCKET_BYTES, SAVED, SLOT_BYTES, preferred_slot};
 use meta::Meta;
-use planted::planted;
 use space::Space;
 use words::Words;
 
@@ -229,12 +228,10 @@ impl<M: Medium> Reh<M> {
     }
 
     /// Counts a change of hashes that begin like `h` in `depth` bits, for readers in other processes
-    /// (`onlooker.rs`). The fault leaves it out.
+    /// (`onlooker.rs`).
     #[inline(always)]
-    fn changed(&self, fault: Fault, h: u64, depth: u32) {
-        if let Some(changes) = self.medium().changes()
-            && !planted(fault)
-        {
+    fn changed(&self, h: u64, depth: u32) {
+        if let Some(changes) = self.medium().changes() {
             changes.raise(h, depth);
         }
     }

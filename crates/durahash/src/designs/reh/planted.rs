@@ -31,10 +31,4 @@ faults! {
     SplitUncounted,
     /// Merges are not.
     MergeUncounted,
-    /// Another array of words is not.
-    ArrayUncounted,
-    /// Extents of buckets that are given back are not.
-    ExtentUncounted,
-    /// A bucket that is taken for a split has the link of its former use until it has its own.
-    LinkKept,
 }

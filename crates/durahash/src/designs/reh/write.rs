@@ -4,7 +4,7 @@ use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
-use super::planted::Fault;
+use super::planted::{Fault, planted};
 use super::{Change, Reh, Room, Sought, Updater};
 
 /// W of one bucket. A guard that is dropped without a
@@ -69,7 +69,7 @@ impl<M: Medium> Guard<'_, M> {
             medium.flush(bucket);
             medium.drain();
         }
-        self.reh.changed(Fault::EntryUncounted, 0, 0);
+        self.reh.changed(0, 0);
         self.meta.lock().unlock_changed(medium);
     }
 }
@@ -192,7 +192,7 @@ impl<M: Medium> Reh<M> {
         medium.drain();
         self.live.add(1);
         held.meta.add(i, h);
-        self.changed(Fault::EntryUncounted, h, u64::BITS);
+        self.changed_entry(h);
         held.release_changed();
     }
 
@@ -205,8 +205,16 @@ impl<M: Medium> Reh<M> {
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
         medium.drain();
-        self.changed(Fault::EntryUncounted, h, u64::BITS);
+        self.changed_entry(h);
         held.release_changed();
+    }
+
+    /// Counts a change of one entry, before its bucket is released.
+    #[inline(always)]
+    fn changed_entry(&self, h: u64) {
+        if !planted(Fault::EntryUncounted) {
+            self.changed(h, u64::BITS);
+        }
     }
 
     fn remove(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, i: u32) {
@@ -219,7 +227,7 @@ impl<M: Medium> Reh<M> {
         medium.drain();
         self.live.add(-1);
         held.meta.set_live(held.meta.live() & !(1 << i));
-        self.changed(Fault::EntryUncounted, h, u64::BITS);
+        self.changed_entry(h);
         held.release_changed();
     }
 }
