@@ -158,7 +158,8 @@ fn read(path: &Path, stop: &Path) {
             }
             opened => opened.unwrap(),
         };
-        let maps = (pool.open("words").unwrap(), pool.open("records").unwrap());
+        let maps: (Map<u64, u64>, Records) =
+            (pool.open("words").unwrap(), pool.open("records").unwrap());
         assert!(matches!(maps.0.put(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
         let done = loop {
             reads += 1;
