@@ -1,15 +1,16 @@
 //! Counters by which readers in other processes know that what they read was not changed meanwhile.
 //!
-//! A reader in another process sees the words of a medium, and none of the locks and versions that the writer's process
-//! has in DRAM. For it the writer counts changes, by hashes: the hashes that begin with the same bits have one counter. It
-//! is raised *after* the last store of an operation that may change where one of these hashes is found, or what is
-//! found, and *before* that operation releases the locks under which it stored.
+//! A reader in another process sees the words of a medium, and none of the locks and versions that the writer's
+//! process has in DRAM. For it the writer counts changes, by hashes: the hashes that begin with the same bits have
+//! one counter. It is raised *after* the last store of an operation that may change where one of these hashes is
+//! found, or what is found, and *before* that operation releases the locks under which it stored.
 //!
-//! So a reader that finds the same number before and after its loads knows: of all operations on its hash, which exclude one another by
-//! those locks, none was finished meanwhile whose stores it may have seen together with those of the next. What
-//! it has seen is what one operation, at most, had left when it was interrupted: a state that a kill of the process leaves, and that a
-//! design reads anyway. A reader stores nothing. One that dies, or that is stopped, is in nobody's way; nor is a writer that
-//! dies in the way of readers, as no counter says that something is under way.
+//! So a reader that finds the same number before and after its loads knows: of all operations on its hash, which
+//! exclude one another by those locks, none was finished meanwhile whose stores it may have seen together with those
+//! of the next. What it has seen is what one operation, at most, had left when it was interrupted: a state that a
+//! kill of the process leaves, and that a design reads anyway. A reader stores nothing. One that dies, or that is
+//! stopped, is in nobody's way; nor is a writer that dies in the way of readers, as no counter says that something is
+//! under way.
 //!
 //! ```text
 //! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none
@@ -46,8 +47,8 @@ impl Changes {
     /// Those in words that `memory` keeps.
     ///
     /// # Safety
-    /// There are `HEAD_WORDS` words, and `1 << shift` more, as long as `memory` lives, and they are accessed as atomics only; of a
-    /// reader they may not be writable, and then it only reads.
+    /// There are `HEAD_WORDS` words, and `1 << shift` more, as long as `memory` lives, and they are accessed as
+    /// atomics only; of a reader they may not be writable, and then it only reads.
     pub(crate) unsafe fn over(
         words: NonNull<PmU64>,
         shift: u32,
@@ -85,11 +86,6 @@ impl Changes {
         self.counters(h, bits).iter().for_each(|counter| {
             counter.fetch_add(1);
         });
-    }
-
-    /// The same of any hashes.
-    pub fn raise_all(&self) {
-        self.raise(0, 0);
     }
 
     /// A number that is another one after each change of one of these hashes.
@@ -136,7 +132,8 @@ mod tests {
         changes.raise(0x6 << 60, 2);
         assert_eq!([3, 4, 7, 8].map(|h| of(h, 4)), [1, 1, 1, 0]);
         assert_eq!([of(0, 1), of(0, 2), of(15, 1), of(9, 0)], [5, 1, 0, 5]);
-        changes.raise_all();
+        // All.
+        changes.raise(0, 0);
         assert_eq!((of(15, 64), of(0, 0)), (1, 21));
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);

@@ -7,8 +7,8 @@ use crate::lock::wait_lock;
 use crate::medium::{Changes, Medium};
 
 impl<M: Medium> Pool<M> {
-    /// True if this is a reader beside a writer in another process: what it reads may change at any time, and nothing of it
-    /// can be stored to.
+    /// True if this is a reader beside a writer in another process: what it reads may change at any time, and nothing
+    /// of it can be stored to.
     #[inline]
     pub fn looks_on(&self) -> bool {
         self.read_only && self.medium.changes().is_some()

@@ -144,10 +144,12 @@ impl Options {
         /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
         /// `durahash-….readers`, and taken away by the close; each change of an entry counts one up there.
         ///
-        /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of the call. It
-        /// stores nothing, and may be stopped or killed at any time; when the writer is killed it goes on with what that has left. When the
-        /// pool is closed or opened by another writer, or a map is removed, its operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later. The
-        /// changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at buckets and entries, each by itself.
+        /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
+        /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
+        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, its
+        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
+        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// buckets and entries, each by itself.
         ///
         /// ```
         /// use durahash::{Map, Options, SyncMode};

@@ -1,18 +1,19 @@
 //! The file beside a pool by which readers in other processes follow what its writer changes.
 //!
-//! The writer makes it, or takes one that is there, before its first store; the counters in it ([`Changes`]) say of which open they are. A
-//! reader maps pool and counters, to read them only, without the pool's lock.
+//! The writer makes it, or takes one that is there, before its first store; the counters in it ([`Changes`]) say of
+//! which open they are. A reader maps pool and counters, to read them only, without the pool's lock.
 //!
-//! *Of which open.* A reader trusts the counters if they are of the epoch in the pool's state word, which is not clean.
-//! Every open for writing, also by a library that knows no readers, stores another epoch there before its first other store, and every close stores
-//! a clean state. So a reader that finds the same state word behind its loads has seen no store that was not counted.
-//! The counters get the epoch when all maps are recovered.
+//! *Of which open.* A reader trusts the counters if they are of the epoch in the pool's state word, which is not
+//! clean. Every open for writing, also by a library that knows no readers, stores another epoch there before its
+//! first other store, and every close stores a clean state. So a reader that finds the same state word behind its
+//! loads has seen no store that was not counted. The counters get the epoch when all maps are recovered.
 //!
-//! *The end of the pool's file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a reader may be
-//! stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts the pool's file only with
-//! that lock exclusively, which it tries once; where there are readers the file stays as long as it is. So the same file is used again by later
-//! writers, as old readers may still have it: it goes only with the exclusive lock. Of the pool's file a reader touches only what the number of extents
-//! in the superblock says, which is there, whatever growth may fail.
+//! *The end of the pool's file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
+//! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts the
+//! pool's file only with that lock exclusively, which it tries once; where there are readers the file stays as long
+//! as it is. So the same file is used again by later writers, as old readers may still have it: it goes only with the
+//! exclusive lock. Of the pool's file a reader touches only what the number of extents in the superblock says, which
+//! is there, whatever growth may fail.
 
 use std::fs::File;
 use std::io;
@@ -26,14 +27,16 @@ use super::map::{Mapping, Sharing};
 use crate::error::Result;
 use crate::identity::FileId;
 use crate::medium::changes::{Changes, FILE_BYTES, FILE_SHIFT};
+use crate::medium::process::Process;
 use crate::medium::sys;
 
 /// The file, and what is in it.
 pub(super) struct Readers {
     pub(super) changes: Changes,
     file: File,
-    /// Of the writer, who takes it away.
+    /// Of the writer, who takes it away, and its process.
     path: Option<PathBuf>,
+    process: Process,
 }
 
 fn path_beside(pool: &PoolFile, id: FileId) -> io::Result<PathBuf> {
@@ -60,7 +63,7 @@ impl Readers {
         // SAFETY: the mapping is that long, begins at a page, and goes with the counters. A reader
         // only reads them.
         let changes = unsafe { Changes::over(words, FILE_SHIFT, Box::new(mapping)) };
-        Ok(Readers { changes, file, path })
+        Ok(Readers { changes, file, path, process: Process::own() })
     }
 
     /// Those of a writer, which has the pool's lock.
@@ -81,10 +84,12 @@ impl Readers {
                 file
             }
         };
-        sys::allocate(&file, 0, FILE_BYTES).or_else(|e| {
-            let fills = sys::is(&e, Errno::OPNOTSUPP) && sys::metadata(&file)?.len() < FILE_BYTES;
-            if fills { sys::write_at(&file, &vec![0; FILE_BYTES as usize], 0) } else { Err(e) }
-        })?;
+        match sys::allocate(&file, 0, FILE_BYTES) {
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => {
+                sys::write_at(&file, &vec![0; FILE_BYTES as usize], 0)?;
+            }
+            allocated => allocated?,
+        }
         let readers = Self::map(file, Sharing::PageCache, Some(path))?;
         readers.changes.count_for(0);
         Ok(readers)
@@ -124,7 +129,10 @@ pub(super) fn unless_read(
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        let Some(path) = &self.path else { return };
+        // A forked child has a copy, without the mapping.
+        let Some(path) = self.path.as_ref().filter(|_| self.process == Process::own()) else {
+            return;
+        };
         self.changes.count_for(0);
         if are_gone(&self.file) {
             // If it stays, the next writer takes it.

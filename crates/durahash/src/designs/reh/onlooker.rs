@@ -1,40 +1,46 @@
 //! Readers of a table that another process writes.
 //!
-//! An onlooker sees the buckets, the array of words and the roots, and the [counters of changes](durahash_media::Changes); neither
-//! directory, nor fingerprints, nor locks, which are in the writer's DRAM. A lookup begins with the array's word at or before its hash, or
-//! with the first bucket, and walks along the siblings, as recovery does. It keeps nothing from one lookup to the
-//! next.
+//! An onlooker sees the buckets, the array of words and the roots, and the [counters of
+//! changes](durahash_media::Changes); neither directory, nor fingerprints, nor locks, which are in the writer's DRAM.
+//! A lookup begins with the array's word at or before its hash, or with the first bucket, and walks along the
+//! siblings, as recovery does. It keeps nothing from one lookup to the next.
 //!
 //! # What the writer counts
-//! - **ON-1** An insert, an update, a remove: its hash. A split or merge: all hashes of the bucket that is split, or comes of it.
-//!   After the last store, before a lock is released.
-//! - **ON-2** Another array of words: all hashes, before the directory's lock is released, and before the old array's extents are given back.
+//! - **ON-1** An insert, an update, a remove: its hash. A split or merge: all hashes of the bucket that is split, or
+//!   comes of it. After the last store, before a lock is released.
+//! - **ON-2** Another array of words: all hashes, before the directory's lock is released, and before the old array's
+//!   extents are given back.
 //! - **ON-3** An extent of buckets that is given back: all hashes, before.
 //! - **ON-4** A bucket that is taken for a split gets link 0 before its prefix is stored, and its new link last.
 //!
 //! # Why a lookup is right
-//! It reads the counter of its hash `h`, then root, word, and of each bucket {link, prefix, link again}, which must be one link, sound, with
-//! the prefix where the bucket before ends; then the slots of the bucket that covers `h`; then the counter again. If that is the same:
+//! It reads the counter of its hash `h`, then root, word, and of each bucket {link, prefix, link again}, which must
+//! be one link, sound, with the prefix where the bucket before ends; then the slots of the bucket that covers `h`;
+//! then the counter again. If that is the same:
 //!
-//! 1. *Each bucket that it came to was on the chain at some moment since the first look at the counter, and began where it should.* The first bucket never
-//!    changes. A word names a bucket of the chain at every moment (REH-7); in an array that was given up it may not, and ON-2 tells. From a
-//!    bucket that was on the chain one reads a link that was right then or later, or that it had when it left the chain, which
-//!    was later, too. If it left the chain and was taken again, prefix and link are of one use (ON-4), and a use for the same prefix
-//!    has the link that its lower half had, which was on the chain. A use for anything else has another prefix, or is told by ON-3.
-//! 2. *The last one covered `h` at such a moment.* A bucket that begins at a prefix is the upper of a split when it comes to the chain, and of a merge when it
-//!    leaves it, at the same depth, the least that this prefix can have. So if it left the chain since that moment, and was taken again to cover `h` by its
-//!    words, it covered `h` when it left, and ON-1 tells. If it left the chain and was not taken again, its slots are what they were, and no
+//! 1. *Each bucket that it came to was on the chain at some moment since the first look at the counter, and began
+//!    where it should.* The first bucket never changes. A word names a bucket of the chain at every moment (REH-7);
+//!    in an array that was given up it may not, and ON-2 tells. From a bucket that was on the chain one reads a link
+//!    that was right then or later, or that it had when it left the chain, which was later, too. If it left the chain
+//!    and was taken again, prefix and link are of one use (ON-4), and a use for the same prefix has the link that its
+//!    lower half had, which was on the chain. A use for anything else has another prefix, or is told by ON-3.
+//! 2. *The last one covered `h` at such a moment.* A bucket that begins at a prefix is the upper of a split when it
+//!    comes to the chain, and of a merge when it leaves it, at the same depth, the least that this prefix can have.
+//!    So if it left the chain since that moment, and was taken again to cover `h` by its words, it covered `h` when
+//!    it left, and ON-1 tells. If it left the chain and was not taken again, its slots are what they were, and no
 //!    operation on `h` was finished since, or ON-1 tells.
-//! 3. *At most one operation on `h` has stored since.* Operations on `h` hold the lock of the bucket that covers it, and ON-1. Within one: an insert stores
-//!    payload, then `h`; an update one word; a remove one word. A split leaves `h` in the lower bucket, and has it in the upper
-//!    before the link; a merge has it in the lower before the link, and leaves it in the upper. So a key that is there throughout is
-//!    in the slots that are read, whichever bucket that was, and a slot of `h` has a payload of `h`.
+//! 3. *At most one operation on `h` has stored since.* Operations on `h` hold the lock of the bucket that covers it,
+//!    and ON-1. Within one: an insert stores payload, then `h`; an update one word; a remove one word. A split leaves
+//!    `h` in the lower bucket, and has it in the upper before the link; a merge has it in the lower before the link,
+//!    and leaves it in the upper. So a key that is there throughout is in the slots that are read, whichever bucket
+//!    that was, and a slot of `h` has a payload of `h`.
 //!
-//! Records are named by slots, and given back after the operation that took the name away: what was copied between the two looks at the
-//! counter is whole. An onlooker verifies the checksum of each.
+//! Records are named by slots, and given back after the operation that took the name away: what was copied between
+//! the two looks at the counter is whole. An onlooker verifies the checksum of each.
 //!
-//! A writer that is killed leaves counters that no longer change, and at most one operation half done for each of its threads: by the
-//! same reasons every lookup is right. The next writer stores another state word first, which each lookup looks at last.
+//! A writer that is killed leaves counters that no longer change, and at most one operation half done for each of its
+//! threads: by the same reasons every lookup is right. The next writer stores another state word first, which each
+//! lookup looks at last.
 //!
 //! # Limits
 //! A hash that is changed without pause may keep its readers looking. An insert is seen here when its `h` is stored, a
@@ -90,8 +96,8 @@ impl<M: Medium> Onlooker<M> {
         self.pool.medium()
     }
 
-    /// Looks until no change of the hashes that begin like `h` in `depth` bits came between; `None` of a look is one in vain. It is
-    /// told how to ask whether that is so until now.
+    /// Looks until no change of the hashes that begin like `h` in `depth` bits came between; `None` of a look is one
+    /// in vain. It is told how to ask whether that is so until now.
     fn look<T>(
         &self,
         h: u64,
