@@ -213,7 +213,7 @@ fn a_reader_beside_a_writer_that_is_held_up_sees_one_state_or_the_other() {
 
 #[test]
 fn readers_that_are_held_up_see_what_was_there() {
-    assert_eq!(by_held_up_readers(budget(40_000, 2_000_000)), None);
+    assert_eq!(by_held_up_readers(budget(150_000, 5_000_000)), None);
 }
 
 #[test]
