@@ -74,7 +74,7 @@ impl Words {
         let (depth, first) = (bits(root, 0, EXTENT_SHIFT), bits(root, EXTENT_SHIFT, 38));
         let is_sound = root >> ROOT_SUM_SHIFT == self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT)
             && (1..=u64::from(MAX_DEPTH)).contains(&depth);
-        Ok(if is_sound { first * map.pool().extent_bytes() | depth } else { 0 })
+        Ok(if is_sound { (first * map.pool().extent_bytes()) | depth } else { 0 })
     }
 
     /// Takes over that array, if it may be relied on; true if there is one.
