@@ -48,7 +48,8 @@ impl<M: Medium> Pool<M> {
         Err(Error::from(ErrorKind::WriterGone).at_path(self.medium.path()))
     }
 
-    /// Takes note of how much larger the writer has made the pool; true if it has.
+    /// Takes note of how much larger the writer has made the pool; true if it has. What was loaded before lies in the
+    /// pool then.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io); [`Full`](ErrorKind::Full) where there are no addresses for it.
@@ -56,10 +57,12 @@ impl<M: Medium> Pool<M> {
         let superblock = self.at::<Superblock>(0)?;
         let extents = self.medium.load(&superblock.extents).min(self.format.max_extents());
         let bytes = extents << self.format.geometry.extent_shift;
-        let is_larger = bytes > self.medium.region().len();
-        if is_larger {
-            self.medium.follow(bytes)?;
+        if !self.looks_on() || bytes <= self.medium.region().len() {
+            return Ok(false);
         }
-        Ok(self.table.follow(&self.medium)? | is_larger)
+        // A table is named before there are extents that have their kinds in it.
+        self.table.follow(&self.medium)?;
+        self.medium.follow(bytes)?;
+        Ok(true)
     }
 }

@@ -84,18 +84,16 @@ impl Table {
         Ok(table)
     }
 
-    /// Takes note of tables that the writer of the pool has made since; true if there are any.
-    pub(crate) fn follow<M: Medium>(&self, medium: &M) -> Result<bool> {
+    /// Takes note of tables that the writer of the pool has made since.
+    pub(crate) fn follow<M: Medium>(&self, medium: &M) -> Result<()> {
         let superblock = medium.region().at::<Superblock>(0)?;
-        let mut is_new = false;
         for (k, word) in (1..).zip(&superblock.tables) {
             let off = medium.load(word);
             if self.flat.is_none() && off != 0 && self.starts[k].load(Ordering::Relaxed) == NONE {
                 self.add(k, off);
-                is_new = true;
             }
         }
-        Ok(is_new)
+        Ok(())
     }
 
     fn level(&self, i: u64) -> usize {

@@ -269,7 +269,10 @@ impl<M: Medium> Index for Onlooker<M> {
         operation(self.medium(), || {
             self.look(h, u64::BITS, |still| {
                 let Some(unit) = self.unit(h)? else { return Ok(None) };
-                f(self.payload(h, &unit), still).map(Some)
+                let payload = self.payload(h, &unit);
+                // It may name a record in an extent that is new.
+                self.pool.follow()?;
+                f(payload, still).map(Some)
             })
         })
     }
