@@ -17,6 +17,7 @@
 //!   an operation's last step before it unlocks.
 
 // From low to high: a module uses only what stands above it (`durahash/tests/suite/layers.rs`).
+mod changes;
 mod line;
 mod region;
 mod sys;
@@ -47,6 +48,7 @@ pub mod sim;
 #[cfg(test)]
 mod zero_cost;
 
+pub use changes::Changes;
 pub use dram::Dram;
 #[cfg(not(loom))]
 pub(crate) use dram::{Anonymous, SMALL_BYTES};

@@ -247,6 +247,14 @@ pub trait Storage: Send + Sync + 'static {
         false
     }
 
+    /// Lets a reader beside a writer see the first `bytes` bytes, which the file has by now.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io), [`Full`](crate::ErrorKind::Full) where there are no addresses for them.
+    fn follow(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes in huge pages, where the system tells.
     fn huge_bytes(&self) -> Option<u64> {
         None

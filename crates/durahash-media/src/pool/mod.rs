@@ -53,6 +53,7 @@ mod log_tests;
 mod map_table;
 mod maps;
 mod place;
+mod readers;
 #[cfg(test)]
 mod sum_tests;
 mod superblock;
@@ -79,7 +80,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::lock::{wait_for, wait_lock};
-use crate::medium::{Durability, Medium};
+use crate::medium::{Changes, Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use checks::Checks;
@@ -95,6 +96,8 @@ pub struct Pool<M: Medium> {
     format: Format,
     uuid: [u64; 2],
     state: State,
+    /// The state word that was read at the open, and how many maps had been removed.
+    read_state: (u64, u64),
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
     /// Offsets of the root words that become zero then.
@@ -176,6 +179,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: (0, 0),
             lost: None,
             doubted: Mutex::default(),
             was_clean: true,
@@ -226,6 +230,7 @@ impl<M: Medium> Pool<M> {
         if found_bytes < expected_bytes {
             return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
         }
+        let removed_maps = medium.changes().map_or(0, Changes::removed_maps);
         let before = superblock.state(&medium);
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
@@ -264,6 +269,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: (before.to_word(), removed_maps),
             lost,
             doubted: Mutex::default(),
             was_clean: before.clean,
@@ -275,6 +281,7 @@ impl<M: Medium> Pool<M> {
             blocks: Mutex::new(blocks),
         };
         pool.read_maps(before)?;
+        pool.check_readable(before)?;
         Ok(pool)
     }
 
@@ -286,7 +293,7 @@ impl<M: Medium> Pool<M> {
     /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
     pub fn begin(&self) -> Result<()> {
-        if self.begun.swap(true, Ordering::SeqCst) {
+        if self.begun.swap(true, Ordering::SeqCst) || self.looks_on() {
             return Ok(());
         }
         let medium = &self.medium;
@@ -470,6 +477,7 @@ impl<M: Medium> Pool<M> {
 
     /// Lets a reader store to its own copy of the pool, in which it recovers what the file keeps as it is.
     pub fn recover_copy(&self, is_begin: bool) {
+        debug_assert!(!self.looks_on(), "it has no copy of its own");
         if self.read_only {
             if is_begin { self.gate.start() } else { self.gate.stop() }
         }

@@ -46,6 +46,9 @@ impl<M: Medium> Pool<M> {
     /// Calls `found` with the offset of every block that its check word says is damaged, and what is wrong
     /// there (**POOL-4**). Others may store meanwhile.
     pub fn check_blocks(&self, found: &mut dyn FnMut(u64, &'static str)) {
+        if self.looks_on() {
+            return;
+        }
         if self.checks.is_lost {
             found(CHECKS_OFF, "the place of the check words is damaged: none was verified");
         }

@@ -138,6 +138,33 @@ impl Options {
         /// ```
         read_only: bool => read_only;
 
+        /// Lets other processes read the pool while this one has it open for writing: with
+        /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
+        /// [`Process`](crate::SyncMode::Process), and maps of [`Design::Reh`](crate::Design::Reh); others are
+        /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
+        /// `durahash-….readers`, and taken away by the close; each change of an entry counts one up there.
+        ///
+        /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
+        /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
+        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, its
+        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
+        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// buckets and entries, each by itself.
+        ///
+        /// ```
+        /// use durahash::{Map, Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let shared = Options::new().sync_mode(SyncMode::Process).readers(true);
+        /// let map: Map<u64, u64> = shared.create(&path)?;
+        /// // Another process would do the same.
+        /// let reader: Map<u64, u64> = Options::new().read_only(true).open(&path)?;
+        /// map.put(&1, &10)?;
+        /// assert_eq!(reader.get(&1)?, Some(10));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        readers: bool => readers;
+
         /// Makes the state of REH in DRAM in the background, by all processors, as soon as a pool is open. Else each
         /// part of it is made by the operation that first comes to it, which takes some microseconds more: most
         /// parts of a large pool are made after as many lookups as it has buckets.

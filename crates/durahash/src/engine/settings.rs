@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) dax: Dax,
     pub(crate) force_flushes: bool,
     pub(crate) read_only: bool,
+    pub(crate) readers: bool,
     pub(crate) accept_suspect: bool,
     pub(crate) verify: bool,
     pub(crate) warm: bool,
@@ -54,6 +55,7 @@ impl Settings {
             dax: Dax::Auto,
             force_flushes: false,
             read_only: false,
+            readers: false,
             accept_suspect: false,
             verify: false,
             warm: false,
@@ -71,6 +73,7 @@ impl Settings {
         let mut options = MappedOptions::default();
         options.max_bytes = max_bytes;
         (options.dax, options.force_flushes) = (self.dax, self.force_flushes);
+        options.readers = self.readers;
         options
     }
 }

@@ -24,6 +24,7 @@ mod model;
 mod multi;
 mod pea;
 mod ranges;
+mod readers;
 mod records;
 mod reh;
 mod rewo;

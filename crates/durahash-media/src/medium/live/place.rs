@@ -18,7 +18,7 @@ use super::open;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
 use crate::medium::logged::old::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
-use crate::medium::mapped::{MAPPING, Mapped};
+use crate::medium::mapped::{MAPPING, Mapped, real_dir};
 use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
 use crate::word::PmU64;
 
@@ -42,19 +42,6 @@ pub(super) fn name_of(file: &File) -> io::Result<FileName> {
     let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let made = made.map_or(0, |made| made.as_nanos() as u64);
     Ok(FileName([metadata.dev(), metadata.ino(), made]))
-}
-
-/// The directory in which the file of this path lies.
-fn real_dir(path: &Path) -> io::Result<PathBuf> {
-    match std::fs::canonicalize(path) {
-        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
-        // It has no name yet.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let dir = path.parent().filter(|dir| *dir != Path::new(""));
-            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
-        }
-        Err(e) => Err(e),
-    }
 }
 
 impl LivePlace {

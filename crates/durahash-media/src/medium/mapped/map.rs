@@ -27,12 +27,14 @@ pub(in crate::medium) enum Sharing {
     Dax,
     /// Stores stay in pages of our own.
     Private,
+    /// There are no stores.
+    Seen,
 }
 
 impl Sharing {
     fn flags(self) -> MapFlags {
         match self {
-            Sharing::PageCache => MapFlags::SHARED,
+            Sharing::PageCache | Sharing::Seen => MapFlags::SHARED,
             Sharing::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Sharing::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
         }
@@ -285,7 +287,8 @@ fn map_part(
     file: &File,
     sharing: Sharing,
 ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
-    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let write = if sharing == Sharing::Seen { ProtFlags::empty() } else { ProtFlags::WRITE };
+    let prot = ProtFlags::READ | write;
     // SAFETY: the flags that come in replace nothing, or the mapping itself.
     move |at, off, bytes, flags| unsafe {
         sys::map_file(at, bytes, prot, sharing.flags() | flags, (file, off))

@@ -18,6 +18,7 @@ mod copy;
 mod domain;
 mod file;
 mod map;
+mod readers;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::room::{HUGE_PAGE_BYTES, Map};
 use super::{
-    ADDRESS_BYTES, Blank, CopiedAs, Durability, Memory, Region, Storage, each_line, logged, sys,
+    ADDRESS_BYTES, Blank, Changes, CopiedAs, Durability, Memory, Region, Storage, each_line,
+    logged, sys,
 };
 use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -39,9 +41,11 @@ use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
 pub use copy::PoolCopy;
 pub use file::FileLock;
+pub(super) use file::real_dir;
 use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
+use readers::{Readers, unless_read};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +71,14 @@ pub struct MappedOptions {
     pub dax: Dax,
     /// Makes the flushes and fences real in the page cache, where they buy nothing: for benchmarks.
     pub force_flushes: bool,
+    /// Lets other processes read the pool while this one writes it.
+    pub readers: bool,
 }
 
 impl Default for MappedOptions {
     fn default() -> Self {
-        MappedOptions { max_bytes: u64::MAX, dax: Dax::Auto, force_flushes: false }
+        let (force_flushes, readers) = (false, false);
+        MappedOptions { max_bytes: u64::MAX, dax: Dax::Auto, force_flushes, readers }
     }
 }
 
@@ -115,6 +122,9 @@ pub struct Mapped {
     dax: bool,
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
+    /// The counters for readers in other processes, if there may be any; those of the writer, if this is one. They go
+    /// before the pool's lock.
+    readers: Option<Readers>,
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
@@ -164,6 +174,41 @@ impl Mapped {
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
         Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
+    }
+
+    /// A pool file that another process has open for writing, as it is from moment to moment; `None` where that process
+    /// has not said that it may be read.
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open).
+    pub fn look_on(path: &Path, options: &MappedOptions) -> Result<Option<Self>> {
+        let file = Arc::new(PoolFile::open_unlocked(path, true)?);
+        let file_id = FileId::of(&file.metadata()?);
+        let readers = Readers::of_reader(&file, file_id);
+        let readers = readers.map_err(|e| file.error("opening the pool to read it", e))?;
+        let Some(readers) = readers else { return Ok(None) };
+        // Only now: from here on it is not cut.
+        let len = file.metadata()?.len();
+        let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
+        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, false)?;
+        let mut seen = Mapped {
+            region,
+            flushes: Flushes::None,
+            read_only: true,
+            dax: false,
+            mapping,
+            readers: Some(readers),
+            file,
+            file_id,
+            file_bytes: 0,
+            was_whole: false,
+            sharing: Sharing::Seen,
+            log: Mutex::new(None),
+            unsynced: Mutex::new(false),
+            trimmed: Mutex::new(false),
+        };
+        seen.end_at(len)?;
+        Ok(Some(seen))
     }
 
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
@@ -230,14 +275,20 @@ impl Mapped {
             file.copy_to(&region)?;
         }
         let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
+        let file_id = FileId::of(&metadata);
+        let readers = (options.readers && !read_only).then(|| {
+            let readers = Readers::of_writer(&file, file_id);
+            readers.map_err(|e| file.error("making the file for readers of the pool", e))
+        });
         let mut mapped = Mapped {
             region,
             flushes,
             read_only,
             dax,
             mapping,
+            readers: readers.transpose()?,
             file,
-            file_id: FileId::of(&metadata),
+            file_id,
             file_bytes: len,
             was_whole: false,
             sharing,
@@ -338,6 +389,14 @@ impl Mapped {
 
     pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
         self.file.fill_holes(self.region.len(), hole_in(unused))
+    }
+
+    /// Cuts the file to `bytes` bytes.
+    fn cut(&self, bytes: u64) -> Result<()> {
+        // The region cannot shrink, as references into it may be about. They see zeros
+        // there, and their stores are lost.
+        self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
+        self.file.truncate(bytes)
     }
 
     /// Grows to `bytes` bytes, of which those from `hole` on take no space on the disk, and are not to be
@@ -553,6 +612,10 @@ impl Memory for Mapped {
         &self.region
     }
     #[inline(always)]
+    fn changes(&self) -> Option<&Changes> {
+        self.readers.as_ref().map(|readers| &readers.changes)
+    }
+    #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
         match self.flushes {
             Flushes::Real(write_back) => flush::store_nt(Some(write_back), word, v),
@@ -665,10 +728,24 @@ impl Storage for Mapped {
             return Ok(());
         }
         *trimmed = true;
-        // The region cannot shrink, as references into it may be about. They see zeros
-        // there, and their stores are lost.
-        self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
-        self.file.truncate(bytes)
+        unless_read((&self.file, self.file_id), self.readers.as_ref(), || self.cut(bytes))
+    }
+
+    fn follow(&self, bytes: u64) -> Result<()> {
+        let _one = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sharing != Sharing::Seen || bytes <= self.region.len() {
+            return Ok(());
+        }
+        if bytes > self.file.metadata()?.len() {
+            return Err(Error::corrupt("the pool is longer than its file", bytes));
+        }
+        if bytes > self.region.max_bytes() {
+            return Err(Error::full(bytes, self.region.limit()).at_path(self.path()));
+        }
+        self.reach(&self.mapping, self.sharing, bytes)?;
+        // SAFETY: the file reaches there, is mapped so far, to be read, and no reader stores.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
     }
 
     /// The file's bytes, where it is closed and nobody writes to it.

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{
-    BLOCK_BYTES, DiskSums, Durability, Event, LINE_BYTES, LogStats, Medium, Memory, Region,
-    Storage, each_line,
+    BLOCK_BYTES, Changes, DiskSums, Durability, Event, LINE_BYTES, LogStats, Medium, Memory,
+    Region, Storage, each_line,
 };
 use crate::error::Result;
 use crate::identity::FileId;
@@ -310,6 +310,10 @@ impl<M: Medium> Memory for Metered<M> {
     #[inline]
     fn region(&self) -> &Region {
         self.inner.region()
+    }
+    #[inline]
+    fn changes(&self) -> Option<&Changes> {
+        self.inner.changes()
     }
     #[inline]
     fn load(&self, word: &PmU64) -> u64 {
