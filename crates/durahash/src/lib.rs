@@ -115,6 +115,7 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
+pub mod cache;
 pub mod index;
 mod util;
 
@@ -128,6 +129,8 @@ mod api;
 
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::batch::Batch;
+pub use api::cache::Cache;
+pub use api::cache::iter::CacheIter;
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
@@ -139,7 +142,7 @@ pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
-pub use engine::data::{Data, Integer, Tuple, Type, Word};
+pub use engine::data::{Data, Expiring, Integer, Tuple, Type, Word};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};

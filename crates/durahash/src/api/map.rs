@@ -77,7 +77,7 @@ thread_local! {
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Runs `f` with an empty buffer that this thread uses again and again.
-fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     // Taken, not borrowed: `f` may come here again. The destructor of another thread-local may come here
     // after the buffer was destroyed: it gets one of its own.
     let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
@@ -176,6 +176,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
             None => long(f),
         }
+    }
+
+    /// The same, wherever the value is found.
+    #[inline]
+    pub(super) fn find<R>(
+        &self,
+        key: (&[u8], KeyHash),
+        f: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> Result<Option<R>> {
+        self.with_bytes(key, f, |f| self.with_copy(key, f))
     }
 
     /// The same, of a value that is copied to a buffer of the thread.
@@ -416,7 +426,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// A change of a map of bytes.
-    fn change(
+    pub(super) fn change(
         &self,
         key: &K::Ref,
         new: Option<&V::Ref>,
@@ -479,7 +489,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Many lookups at once: `word` makes the answer of a value that is a word, `one` looks up another.
     #[inline(always)]
-    fn look_up_many<Q: Borrow<K::Ref>, T>(
+    pub(super) fn look_up_many<Q: Borrow<K::Ref>, T>(
         &self,
         keys: &[Q],
         out: &mut [T],

@@ -13,6 +13,8 @@ pub(crate) mod batch;
 pub(crate) mod scan;
 pub(crate) mod update;
 
+pub(crate) mod cache;
+
 pub(crate) mod openable;
 
 pub(crate) mod options;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
 use super::openable::Openable;
+use crate::cache::Clock;
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 use crate::engine::At;
@@ -324,6 +325,27 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         cache: Cache => design_options.cache;
+
+        /// The clock of a [`Cache`](crate::Cache): that of the system unless this sets another, as tests do.
+        ///
+        /// ```
+        /// use durahash::cache::Clock;
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().clock(Clock::manual(0)).in_memory()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        clock: Clock => cache_options.clock;
+
+        /// Has a thread remove what expired from a [`Cache`](crate::Cache) that is open for writing; true unless set.
+        /// Else [`Cache::step`](crate::Cache::step) does it.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().sweep(false).in_memory()?;
+        /// while cache.step()? {}
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        sweep: bool => cache_options.sweep;
     }
 
     /// Creates a pool file at `path`.
@@ -348,7 +370,7 @@ impl Options {
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::New(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -386,7 +408,7 @@ impl Options {
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::Existing(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
@@ -409,7 +431,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref()).and_then(T::new)
+        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref())
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
@@ -428,7 +451,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        open::make(&self.settings, T::REQUIRED, At::Memory).and_then(|(pool, _)| T::new(pool))
+        open::make(&self.settings, T::REQUIRED, At::Memory)
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -452,7 +476,7 @@ impl Options {
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
         let spec = CreateSpec::new(&self.settings, T::REQUIRED)?;
-        open::create_on(medium, &spec).and_then(T::new)
+        open::create_on(medium, &spec).and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Opens the map on any [`Medium`], as [`create_on`](Options::create_on) makes it.
@@ -460,7 +484,8 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::REQUIRED).and_then(T::new)
+        open::open_on(&self.settings, medium, T::REQUIRED)
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,

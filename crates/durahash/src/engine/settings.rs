@@ -6,6 +6,7 @@ use durahash_media::{Dax, Geometry, MappedOptions, SyncMode};
 
 use super::data::Type;
 use super::design::Design;
+use crate::cache::Clock;
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 
@@ -22,9 +23,16 @@ pub(crate) struct DesignOptions {
     pub(crate) cache: Cache,
 }
 
+/// The options of caches, which may differ from open to open.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheOptions {
+    pub(crate) clock: Clock,
+    pub(crate) sweep: bool,
+}
+
 /// See [`Options`](crate::Options), method by method.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) design: Option<Design>,
     pub(crate) types: Option<(Type, Type)>,
     pub(crate) seed: Option<u64>,
@@ -42,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) live_dir: Option<PathBuf>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) design_options: DesignOptions,
+    pub(crate) cache_options: CacheOptions,
 }
 
 impl Settings {
@@ -64,6 +73,7 @@ impl Settings {
             live_dir: None,
             geometry: None,
             design_options: DesignOptions::default(),
+            cache_options: CacheOptions { clock: Clock::system(), sweep: true },
         }
     }
 

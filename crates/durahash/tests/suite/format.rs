@@ -2,7 +2,9 @@
 //! say, its images to the bytes of pools that are made here.
 
 use durahash::layout::RecordHeader;
-use durahash::{AnyMap, Data, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
+use durahash::{
+    AnyMap, Cache, Data, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo,
+};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Geometry, MapEntry, Memory, PmU64, Superblock};
 use durahash_testkit::{new_path, pool_on};
@@ -76,6 +78,7 @@ fn hashes_are_as_documented() {
 
 #[test]
 fn type_tags_are_as_documented() {
+    let cache: Cache<u64, u32> = Options::new().in_memory().unwrap();
     let types = [
         Type::Bool,
         Type::Char,
@@ -95,6 +98,7 @@ fn type_tags_are_as_documented() {
         Type::F64,
         Type::Array(5),
         <(u32, [u8; 3])>::TYPE,
+        cache.stats().unwrap().value_type,
     ];
     let dir = tempfile::tempdir().unwrap();
     let told = types.map(|ty| {

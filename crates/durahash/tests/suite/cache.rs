@@ -1,0 +1,379 @@
+//! Caches: entries expire, for everything and for good, and the sweep removes what has expired and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
+
+use durahash::cache::Clock;
+use durahash::{
+    AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome, Pool, Type,
+};
+use durahash_media::Geometry;
+use durahash_media::hash::WordMix;
+use durahash_media::sim::Sim;
+
+/// Extents of so many bytes make units and runs in a few hundred entries.
+const TINY: Geometry = Geometry { extent_shift: 12, slots: 0, hash_bits: 0, buckets: 2 };
+/// The same, with hashes of so few bits that several keys have one.
+const CHAINS: Geometry = Geometry { hash_bits: 5, ..TINY };
+const START: u64 = 1_000_000;
+const MILLI: Duration = Duration::from_millis(1);
+
+fn options(design: Design, clock: &Clock) -> Options {
+    Options::new().design(design).geometry(TINY).seed(7).clock(clock.clone()).sweep(false)
+}
+
+fn each_design(f: impl Fn(Design, &Clock, Options)) {
+    for &design in Design::ALL {
+        let clock = Clock::manual(START);
+        f(design, &clock, options(design, &clock));
+    }
+}
+
+fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(cache: &Cache<K, V>) {
+    Pool::of(cache).check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
+
+/// From the instant on, and not before; also for what is put to expire in the past.
+#[test]
+fn nothing_gives_what_has_expired() {
+    each_design(|design, clock, options| {
+        let cache: Cache<str, u64> = options.in_memory().unwrap();
+        cache.put("stays", &1).unwrap();
+        cache.put_for("goes", &2, 10 * MILLI).unwrap();
+        cache.put_until("past", &3, UNIX_EPOCH).unwrap();
+        let at = UNIX_EPOCH + Duration::from_millis(START + 10);
+        assert_eq!(cache.expires_at("goes").unwrap(), Some(Some(at)), "{design}");
+        clock.advance(9 * MILLI);
+        assert_eq!(cache.get("goes").unwrap(), Some(2), "{design}");
+        assert_eq!(cache.count().unwrap(), 2, "{design}");
+        clock.advance(MILLI);
+        for key in ["goes", "past"] {
+            assert_eq!(cache.get(key).unwrap(), None);
+            assert_eq!(cache.get_with(key, |v| *v).unwrap(), None);
+            assert!(!cache.contains_key(key).unwrap());
+            assert_eq!(cache.expires_at(key).unwrap(), None);
+            assert_eq!(cache.compare_exchange(key, &2, &3).unwrap(), Outcome::Absent);
+            assert!(!cache.expire(key, MILLI).unwrap());
+            assert!(!cache.touch(key, MILLI).unwrap());
+            assert!(!cache.persist(key).unwrap());
+            let mut seen = Some(0);
+            cache
+                .update(key, |old| {
+                    seen = old;
+                    Change::Keep
+                })
+                .unwrap();
+            assert_eq!(seen, None);
+        }
+        let mut out = [Some(0); 3];
+        cache.get_many(&["stays", "goes", "past"], &mut out).unwrap();
+        assert_eq!(out, [Some(1), None, None]);
+        assert_eq!((cache.count().unwrap(), cache.len().unwrap()), (1, 3), "{design}");
+        let pairs: Vec<_> = cache.iter().map(Result::unwrap).collect();
+        assert_eq!(pairs, [("stays".to_owned(), 1)]);
+        assert_eq!(cache.remove("goes").unwrap(), None);
+        let made = cache.get_or_insert_with("past", Some(MILLI), || 4).unwrap();
+        assert_eq!((made, cache.get("past").unwrap()), (4, Some(4)));
+        clock.advance(MILLI);
+        assert_eq!(cache.get("past").unwrap(), None);
+        assert_sound(&cache);
+    });
+}
+
+#[test]
+fn changes_keep_the_expiry_and_others_set_it() {
+    each_design(|_, clock, options| {
+        let cache: Cache<u64, [u8]> = options.in_memory().unwrap();
+        let at = |millis| Some(Some(UNIX_EPOCH + Duration::from_millis(START + millis)));
+        cache.put_for(&1, b"one", 10 * MILLI).unwrap();
+        cache.update(&1, |old| Change::Set([&old.unwrap()[..], b"!"].concat())).unwrap();
+        assert_eq!(cache.compare_exchange(&1, b"one!", b"two").unwrap(), Outcome::Done);
+        assert_eq!(cache.expires_at(&1).unwrap(), at(10));
+        assert!(cache.touch(&1, 5 * MILLI).unwrap());
+        assert_eq!(cache.expires_at(&1).unwrap(), at(10), "a touch takes no time away");
+        assert!(cache.touch(&1, 15 * MILLI).unwrap());
+        assert_eq!(cache.expires_at(&1).unwrap(), at(15));
+        assert!(cache.expire(&1, 5 * MILLI).unwrap());
+        assert_eq!(cache.expires_at(&1).unwrap(), at(5));
+        assert!(cache.persist(&1).unwrap() && cache.touch(&1, MILLI).unwrap());
+        assert_eq!(cache.expires_at(&1).unwrap(), Some(None));
+        assert!(cache.expire(&1, MILLI).unwrap());
+        cache.put(&1, b"anew").unwrap();
+        clock.advance(MILLI);
+        assert_eq!(cache.get(&1).unwrap().as_deref(), Some(&b"anew"[..]));
+    });
+}
+
+/// What was put, and when it expires.
+#[derive(Default)]
+struct Model {
+    entries: BTreeMap<u64, (Vec<u8>, Option<u64>)>,
+    now: u64,
+}
+
+impl Model {
+    fn live(&self, key: u64) -> Option<&Vec<u8>> {
+        let (value, expiry) = self.entries.get(&key)?;
+        expiry.is_none_or(|at| at > self.now).then_some(value)
+    }
+
+    fn assert_is(&self, cache: &Cache<u64, [u8]>) {
+        let live: BTreeMap<u64, Vec<u8>> =
+            self.entries.keys().filter_map(|key| Some((*key, self.live(*key)?.clone()))).collect();
+        let found: BTreeMap<_, _> = cache.iter().map(Result::unwrap).collect();
+        assert_eq!(found, live);
+        assert_eq!(cache.count().unwrap(), live.len() as u64);
+    }
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state += 1;
+    WordMix::new(0xcace).mix(*state)
+}
+
+/// Any operations, steps of the clock, of the sweep, closes and crashes: a cache is a map that forgets at the given
+/// times, and the sweep leaves nothing that has expired.
+fn against_a_model(design: Design, geometry: Geometry, seed: u64) {
+    const KEYS: u64 = 200;
+    let mut rng = seed << 32;
+    let clock = Clock::manual(START);
+    let options = options(design, &clock).geometry(geometry);
+    let sim = Sim::new(4 << 20);
+    let mut cache: Cache<u64, [u8]> = options.create_on(sim.clone()).unwrap();
+    let mut sim = sim;
+    let mut model = Model { now: START, ..Model::default() };
+    for i in 0..4000_u64 {
+        let (key, dice) = (random(&mut rng) % KEYS, random(&mut rng));
+        let lifetime = random(&mut rng) % 100;
+        let value = i.to_le_bytes().repeat(1 + dice as usize % 5);
+        let live = model.live(key).cloned();
+        let until = Some(model.now + lifetime);
+        match dice >> 32 & 15 {
+            0..=2 => {
+                cache.put_for(&key, &value, lifetime as u32 * MILLI).unwrap();
+                model.entries.insert(key, (value, until));
+            }
+            3 => {
+                cache.put(&key, &value).unwrap();
+                model.entries.insert(key, (value, None));
+            }
+            4 => {
+                assert_eq!(cache.remove(&key).unwrap(), live);
+                model.entries.remove(&key);
+            }
+            5 => {
+                let found = cache.update(&key, |_| Change::Set(value.clone())).unwrap();
+                assert_eq!(found.as_ref(), Some(&value));
+                let expiry = live.and_then(|_| model.entries[&key].1);
+                model.entries.insert(key, (value, expiry));
+            }
+            6 => {
+                let found =
+                    cache.get_or_insert_with(&key, Some(lifetime as u32 * MILLI), || value.clone());
+                let wanted = live.clone().unwrap_or_else(|| value.clone());
+                assert_eq!(found.unwrap(), wanted);
+                if live.is_none() {
+                    model.entries.insert(key, (value, until));
+                }
+            }
+            7 => {
+                assert_eq!(cache.touch(&key, lifetime as u32 * MILLI).unwrap(), live.is_some());
+                if let Some((_, Some(expiry))) =
+                    model.entries.get_mut(&key).filter(|_| live.is_some())
+                {
+                    *expiry = (*expiry).max(model.now + lifetime);
+                }
+            }
+            8 => {
+                assert_eq!(cache.expire(&key, lifetime as u32 * MILLI).unwrap(), live.is_some());
+                if let Some((_, expiry)) = model.entries.get_mut(&key).filter(|_| live.is_some()) {
+                    *expiry = until;
+                }
+            }
+            9 => {
+                let old = live.clone().unwrap_or_default();
+                let outcome = cache.compare_exchange(&key, &old, &value).unwrap();
+                assert_eq!(outcome.is_done(), live.is_some());
+                if let Some((held, _)) = model.entries.get_mut(&key).filter(|_| live.is_some()) {
+                    *held = value;
+                }
+            }
+            10 => {
+                cache.step().unwrap();
+            }
+            11 if i % 16 == 0 => {
+                // To the end of the round that is under way, and one more.
+                while cache.step().unwrap() {}
+                while cache.step().unwrap() {}
+                assert_eq!(cache.len().unwrap(), cache.count().unwrap());
+            }
+            12 if i % 16 == 0 => {
+                let image = if dice & 1 == 0 {
+                    cache.close().unwrap();
+                    sim.image()
+                } else {
+                    let image = sim.image();
+                    drop(cache);
+                    image
+                };
+                sim = Sim::from_image(&image, 4 << 20);
+                cache = options.open_on(sim.clone()).unwrap();
+                model.assert_is(&cache);
+            }
+            13 => {
+                let by = random(&mut rng) % 20;
+                clock.advance(by as u32 * MILLI);
+                model.now += by;
+            }
+            _ => assert_eq!(cache.get(&key).unwrap(), live),
+        }
+    }
+    model.assert_is(&cache);
+    assert_sound(&cache);
+}
+
+#[test]
+fn a_cache_is_a_map_that_forgets() {
+    for &design in Design::ALL {
+        against_a_model(design, TINY, 1);
+        against_a_model(design, CHAINS, 2);
+    }
+}
+
+/// A crash does not revive, though the clock is set back, and it kills nothing.
+#[test]
+fn a_clock_that_is_set_back_revives_nothing() {
+    each_design(|design, clock, options| {
+        let sim = Sim::new(1 << 20);
+        let cache: Cache<u64, u64> = options.create_on(sim.clone()).unwrap();
+        cache.put_for(&1, &10, 5000 * MILLI).unwrap();
+        cache.put_for(&2, &20, 9000 * MILLI).unwrap();
+        clock.advance(6000 * MILLI);
+        // The sweep stores the time; without one an entry could not be told from one that is live.
+        cache.step().unwrap();
+        let killed = sim.image();
+        cache.close().unwrap();
+        for image in [killed, sim.image()] {
+            let back = options.clone().clock(Clock::manual(START));
+            let cache: Cache<u64, u64> = back.open_on(Sim::from_image(&image, 1 << 20)).unwrap();
+            assert_eq!(cache.get(&1).unwrap(), None, "{design}");
+            assert_eq!(cache.get(&2).unwrap(), Some(20), "{design}");
+        }
+    });
+}
+
+#[test]
+fn caches_and_maps_do_not_open_one_another() {
+    fn refused<T: Openable + std::fmt::Debug>(options: &Options, sim: &Sim) -> String {
+        let e = options.open_on::<T, _>(Sim::from_image(&sim.image(), 1 << 20)).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Types { .. }));
+        e.to_string()
+    }
+    let options = Options::new().geometry(TINY).sweep(false);
+    let sim = Sim::new(1 << 20);
+    options.create_on::<Cache<u64, u64>, _>(sim.clone()).unwrap().close().unwrap();
+    let told = refused::<Map<u64, u64>>(&options, &sim);
+    assert!(told.contains("values of expiring u64"), "{told}");
+    refused::<Map<u64, [u8; 16]>>(&options, &sim);
+    refused::<Cache<u64, i64>>(&options, &sim);
+    let sim = Sim::new(1 << 20);
+    options.create_on::<Map<u64, u64>, _>(sim.clone()).unwrap().close().unwrap();
+    refused::<Cache<u64, u64>>(&options, &sim);
+}
+
+/// The second map of a cache goes with it, and a new one of its name begins with nothing.
+#[test]
+fn a_pool_has_several_caches_and_forgets_them() {
+    let clock = Clock::manual(START);
+    let options = options(Design::Reh, &clock);
+    let pool: Pool = options.in_memory().unwrap();
+    let one: Cache<str, str> = pool.create("one", &options).unwrap();
+    let two: Cache<u64, u64> = pool.open_or_create("two", &options).unwrap();
+    one.put_for("key", "value", MILLI).unwrap();
+    two.put(&1, &10).unwrap();
+    let again: Cache<String, String> = pool.open("one").unwrap();
+    clock.advance(MILLI);
+    assert_eq!(again.get("key").unwrap(), None, "handles have one clock");
+    assert!(pool.remove("one").is_err(), "it is open");
+    drop((one, again));
+    pool.remove("one").unwrap();
+    assert_eq!(pool.names(), ["two", "two.cache"]);
+    let refused = pool.rename("two", "three").unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
+    let one: Cache<str, str> = pool.create("one", &options).unwrap();
+    assert_eq!((one.len().unwrap(), two.get(&1).unwrap()), (0, Some(10)));
+}
+
+/// Reading only, without a thread, the map beside it, or a place to write the time.
+#[test]
+fn a_cache_is_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache.pool");
+    let clock = Clock::manual(START);
+    let options = options(Design::Reh, &clock);
+    let cache: Cache<str, str> = options.create(&path).unwrap();
+    cache.put_for("key", "value", 10 * MILLI).unwrap();
+    cache.close().unwrap();
+    let reader: Cache<str, str> = options.clone().read_only(true).sweep(true).open(&path).unwrap();
+    assert_eq!(reader.get("key").unwrap().as_deref(), Some("value"));
+    clock.advance(10 * MILLI);
+    assert_eq!(reader.get("key").unwrap(), None);
+    assert!(matches!(reader.touch("key", MILLI).unwrap_err().kind(), ErrorKind::ReadOnly));
+    reader.close().unwrap();
+}
+
+/// Compaction and the maps without types take the entries with their expiry.
+#[test]
+fn a_compacted_cache_forgets_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache.pool");
+    let clock = Clock::manual(START);
+    let options = options(Design::Reh, &clock);
+    let cache: Cache<u64, str> = options.create(&path).unwrap();
+    cache.put_for(&1, "one", 10 * MILLI).unwrap();
+    cache.put(&2, "two").unwrap();
+    cache.close().unwrap();
+    let any: AnyMap = Options::new().open(&path).unwrap();
+    assert_eq!(any.get(b"1").unwrap().unwrap(), format!("{},one", START + 10).into_bytes());
+    assert_eq!(any.get(b"2").unwrap().unwrap(), b"0,two");
+    assert!(matches!(any.put(b"1", b"0,x").unwrap_err().kind(), ErrorKind::Text { .. }));
+    assert!(matches!(any.stats().unwrap().value_type, Type::Expiring(_)));
+    any.close().unwrap();
+    Options::new().compact::<AnyMap>(&path).unwrap();
+    let cache: Cache<u64, str> = options.open(&path).unwrap();
+    let all: BTreeSet<_> = cache.iter().map(Result::unwrap).collect();
+    assert_eq!(all, [(1, "one".into()), (2, "two".into())].into());
+    clock.advance(10 * MILLI);
+    assert_eq!(cache.count().unwrap(), 1);
+}
+
+/// Threads that touch entries, beside a sweep that never rests: what is kept alive stays, and what is not goes.
+#[test]
+fn a_sweep_takes_nothing_that_was_touched() {
+    const KEYS: u64 = 64;
+    for &design in Design::ALL {
+        let clock = Clock::manual(START);
+        let cache: Cache<u64, u64> = options(design, &clock).in_memory().unwrap();
+        for key in 0..2 * KEYS {
+            cache.put_for(&key, &key, 10 * MILLI).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let sweeper = scope.spawn(|| {
+                while cache.len().unwrap() > KEYS {
+                    cache.step().unwrap();
+                }
+            });
+            for _ in 0..20 {
+                for key in 0..KEYS {
+                    assert!(cache.touch(&key, 10 * MILLI).unwrap(), "{design}: {key}");
+                }
+                clock.advance(9 * MILLI);
+            }
+            sweeper.join().unwrap();
+        });
+        for key in 0..2 * KEYS {
+            assert_eq!(cache.get(&key).unwrap(), (key < KEYS).then_some(key), "{design}");
+        }
+        assert_sound(&cache);
+    }
+}
