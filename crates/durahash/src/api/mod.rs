@@ -14,6 +14,7 @@ pub(crate) mod scan;
 pub(crate) mod update;
 
 pub(crate) mod cache;
+mod raw;
 
 pub(crate) mod openable;
 

@@ -110,15 +110,18 @@ impl<E: Kind> Entries<E> {
         })
     }
 
+    /// The next key and value, as bytes of a record.
+    pub(crate) fn next_raw(&mut self) -> Option<Result<Pair>> {
+        self.next(|engine, entry| match entry {
+            Entry::Words(k, v) => Ok((engine.key.unword(k)?, engine.value.unword(v)?)),
+            Entry::Bytes(pair) => Ok(pair),
+        })
+    }
+
     /// The texts of the next key and value.
     pub(crate) fn next_texts(&mut self) -> Option<Result<Pair>> {
-        self.next(|engine, entry| {
-            let (key, value) = (engine.key, engine.value);
-            let (k, v) = match entry {
-                Entry::Words(k, v) => (key.unword(k)?, value.unword(v)?),
-                Entry::Bytes(pair) => pair,
-            };
-            Ok((key.show(k)?, value.show(v)?))
-        })
+        let pair = self.next_raw()?;
+        let Engine { key, value, .. } = *self.handle.engine;
+        Some(pair.and_then(|(k, v)| self.handle.run(|_| Ok((key.show(k)?, value.show(v)?)))))
     }
 }

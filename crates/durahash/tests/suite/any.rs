@@ -5,8 +5,8 @@ use std::fs;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use durahash::{
-    AnyIter, AnyMap, AnyMultiIter, AnyMultiMap, Data, Durability, ErrorKind, Iter, Map, MultiIter,
-    MultiMap, Options, Plain, Serde, Type,
+    AnyIter, AnyMap, AnyMultiIter, AnyMultiMap, Cursor, Data, Durability, ErrorKind, Iter, Map,
+    MultiIter, MultiMap, Options, Outcome, Plain, Serde, Type,
 };
 use durahash_media::Geometry;
 use durahash_testkit::new_path;
@@ -34,6 +34,7 @@ fn both_ways<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
     let want: BTreeMap<_, _> =
         texts.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
     assert_eq!(any.iter().collect::<durahash::Result<BTreeMap<_, _>>>().unwrap(), want);
+    as_kept::<K, V>(&any, pairs);
     for (key, value) in texts {
         assert_eq!(any.get(key.as_bytes()).unwrap().as_deref(), Some(value.as_bytes()));
         assert!(any.remove(key.as_bytes()).unwrap());
@@ -47,6 +48,90 @@ fn both_ways<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
     let map: Map<K, V> = options().open(&path).unwrap();
     for (key, value) in pairs {
         assert_eq!(map.get_with(key, |found| found == *value).unwrap(), Some(true));
+    }
+}
+
+/// The same pool, by the bytes that it keeps, in ones and in many.
+fn as_kept<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
+    any: &AnyMap,
+    pairs: &[(&K::Ref, &V::Ref)],
+) {
+    let bytes = |(k, v): &(&K::Ref, &V::Ref)| {
+        let key = K::bytes(k, &mut Default::default()).to_vec();
+        (key, V::bytes(v, &mut Default::default()).to_vec())
+    };
+    let pairs: BTreeMap<Vec<u8>, Vec<u8>> = pairs.iter().map(bytes).collect();
+    let list: Vec<_> = pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+    let (found, next) = any.scan_raw(Cursor::START, usize::MAX).unwrap();
+    assert_eq!((found.into_iter().collect::<BTreeMap<_, _>>(), next), (pairs.clone(), None));
+    let values = || {
+        let mut values = Vec::new();
+        let found = |i, value: Option<&[u8]>| values.push((i, value.map(<[u8]>::to_vec)));
+        any.get_many_raw(list.len(), |i| list[i].0, found).unwrap();
+        values
+    };
+    let flags = |what| {
+        let (mut flags, n) = (Vec::new(), list.len());
+        let flag = |_, is| flags.push(is);
+        match what {
+            "contains" => any.contains_many_raw(n, |i| list[i].0, flag),
+            "insert" => any.insert_many_raw(n, |i| list[i], flag),
+            _ => any.remove_many_raw(n, |i| list[i].0, flag),
+        }
+        .unwrap();
+        flags
+    };
+    let all = |flag| vec![flag; list.len()];
+    let there: Vec<_> = list.iter().map(|pair| Some(pair.1.to_vec())).enumerate().collect();
+    assert_eq!(values(), there);
+    assert_eq!(flags("contains"), all(true));
+    assert_eq!(flags("insert"), all(false));
+    assert_eq!(flags("remove"), all(true));
+    assert_eq!(flags("remove"), all(false));
+    assert!(values().iter().all(|(_, value)| value.is_none()));
+    assert_eq!(flags("contains"), all(false));
+    assert_eq!(flags("insert"), all(true));
+    any.put_many_raw(list.len(), |i| list[i]).unwrap();
+    assert_eq!(values(), there);
+    for (key, value) in list {
+        assert_eq!(any.remove_raw(key).unwrap().as_deref(), Some(value));
+        assert_eq!(any.remove_raw(key).unwrap(), None);
+        assert!(!any.contains_raw(key).unwrap());
+        let exchange = |old, new| any.compare_exchange_raw(key, old, new).unwrap();
+        assert_eq!(exchange(None, None), Outcome::Done);
+        assert_eq!(exchange(Some(value), None), Outcome::Absent);
+        assert_eq!(exchange(None, Some(value)), Outcome::Done);
+        assert_eq!(exchange(None, Some(value)), Outcome::Present(value.to_vec()));
+        assert_eq!(exchange(None, None), Outcome::Present(value.to_vec()));
+        assert_eq!(exchange(Some(value), Some(value)), Outcome::Done);
+        assert_eq!(exchange(Some(value), None), Outcome::Done);
+        any.put_raw(key, value).unwrap();
+        assert_eq!(any.get_raw(key, <[u8]>::to_vec).unwrap().as_deref(), Some(value));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_values_are_refused() {
+    let types = [(Type::U16, Type::Bool), (Type::Str, Type::Array(4)), (Type::Char, Type::Str)];
+    for (key, value) in types {
+        let map: AnyMap = options().types(key, value).in_memory().unwrap();
+        let (good, bad) = match key {
+            Type::U16 => ((&[1, 2][..], &[1][..]), (&[1][..], &[2][..])),
+            Type::Str => ((&b"key"[..], &b"four"[..]), (&[0xff][..], &b"five5"[..])),
+            _ => ((&[97, 0, 0, 0][..], &b"text"[..]), (&[0xff; 4][..], &[0xff][..])),
+        };
+        map.put_raw(good.0, good.1).unwrap();
+        let refused = |done: durahash::Result<()>| {
+            assert!(matches!(done.unwrap_err().kind(), ErrorKind::Text { .. }), "{key} {value}");
+        };
+        refused(map.put_raw(bad.0, good.1));
+        refused(map.put_raw(good.0, bad.1));
+        refused(map.get_raw(bad.0, |_| ()).map(drop));
+        refused(map.remove_raw(bad.0).map(drop));
+        refused(map.get_many_raw(1, |_| bad.0, |_, _| ()));
+        refused(map.put_many_raw(1, |_| (good.0, bad.1)));
+        refused(map.compare_exchange_raw(good.0, Some(bad.1), None).map(drop));
+        assert_eq!(map.get_raw(good.0, |found| found == good.1).unwrap(), Some(true));
     }
 }
 

@@ -1,0 +1,70 @@
+"""Dictionaries in a file that survive kill -9, about as fast as dict.
+
+A Map is a file, a *pool*, that the threads of one process read and write through a memory mapping. There is no server
+and no save: when an assignment has returned, the entry survives the death of the process.
+
+>>> import durahash, tempfile, os
+>>> path = os.path.join(tempfile.mkdtemp(), "visits.pool")
+>>> with durahash.Map(path, key=str, value=int) as visits:
+...     visits["home"] = 1
+...     visits.increment("home")
+2
+>>> with durahash.Map(path) as visits:
+...     dict(visits)
+{'home': 2}
+"""
+
+from ._errors import (
+    ClosedError,
+    CopiedError,
+    CorruptError,
+    Error,
+    ExistsError,
+    ForkedError,
+    FullError,
+    IoError,
+    LockedError,
+    NoLiveImageError,
+    NotAPoolError,
+    NotFoundError,
+    OptionsError,
+    PoisonedError,
+    PowerLossError,
+    ReadOnlyError,
+    TooLargeError,
+    TruncatedError,
+    TypesError,
+    VersionError,
+)
+from ._maps import DELETE, Map, MultiMap
+from ._native import __version__
+from ._types import Finding, Stats
+
+__all__ = [
+    "DELETE",
+    "ClosedError",
+    "CopiedError",
+    "CorruptError",
+    "Error",
+    "ExistsError",
+    "Finding",
+    "ForkedError",
+    "FullError",
+    "IoError",
+    "LockedError",
+    "Map",
+    "MultiMap",
+    "NoLiveImageError",
+    "NotAPoolError",
+    "NotFoundError",
+    "OptionsError",
+    "PoisonedError",
+    "PowerLossError",
+    "ReadOnlyError",
+    "Stats",
+    "TooLargeError",
+    "TruncatedError",
+    "TypesError",
+    "VersionError",
+    "__version__",
+]

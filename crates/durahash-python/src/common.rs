@@ -1,0 +1,250 @@
+//! The methods that both classes have, and their iterators.
+
+use std::vec::IntoIter;
+
+use durahash::{Cursor, Finding, Stats};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::core::Any;
+use crate::map::Map;
+use crate::multi_map::MultiMap;
+
+/// Entries that an iterator asks for at a time.
+const STEP: usize = 1024;
+
+/// The map that an iterator goes over. It is not kept open by it.
+pub(crate) enum Owner {
+    Map(Py<Map>),
+    MultiMap(Py<MultiMap>),
+}
+
+/// What an iterator gives.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Given {
+    Keys,
+    Values,
+    Items,
+}
+
+/// An iterator over a map. Each key that is there all the time comes exactly once, whatever comes and goes meanwhile.
+#[pyclass(module = "durahash._native")]
+pub(crate) struct Entries {
+    owner: Owner,
+    given: Given,
+    found: IntoIter<(Vec<u8>, Vec<u8>)>,
+    at: Option<Cursor>,
+}
+
+impl Entries {
+    pub(crate) fn new(owner: Owner, given: Given) -> Self {
+        Entries { owner, given, found: Vec::new().into_iter(), at: Some(Cursor::START) }
+    }
+}
+
+/// Runs `$f` with the core of the map, whichever it is.
+macro_rules! with_core {
+    ($owner:expr, $core:ident => $f:expr) => {
+        match $owner {
+            Owner::Map(map) => {
+                let $core = &map.get().core;
+                $f
+            }
+            Owner::MultiMap(map) => {
+                let $core = &map.get().core;
+                $f
+            }
+        }
+    };
+}
+
+#[pymethods]
+impl Entries {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        loop {
+            if let Some((key, value)) = self.found.next() {
+                let (is_key, is_value) = (self.given != Given::Values, self.given != Given::Keys);
+                return with_core!(&self.owner, core => Ok(Some(match (is_key, is_value) {
+                    (true, false) => core.key.decode(py, &key)?,
+                    (false, _) => core.value.decode(py, &value)?,
+                    _ => {
+                        let pair = (core.key.decode(py, &key)?, core.value.decode(py, &value)?);
+                        pair.into_pyobject(py)?.into_any()
+                    }
+                })));
+            }
+            let Some(at) = self.at.take() else { return Ok(None) };
+            let step = with_core!(&self.owner, core => core.wait(py, |map| map.scan(at, STEP)));
+            let (found, at) = step?;
+            self.found = found.into_iter();
+            self.at = at;
+        }
+    }
+}
+
+/// The figures as a `durahash.Stats`.
+pub(crate) fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
+    let figures = PyDict::new(py);
+    figures.set_item("entries", stats.keys)?;
+    figures.set_item("file_bytes", stats.space.bytes)?;
+    figures.set_item("bytes_per_entry", stats.medium_bytes_per_key())?;
+    figures.set_item("dram_bytes_per_entry", stats.dram_bytes_per_key())?;
+    figures.set_item("load_factor", stats.load_factor())?;
+    figures.set_item("design", stats.design.to_string())?;
+    figures.set_item("key_type", stats.key_type.to_string())?;
+    figures.set_item("value_type", stats.value_type.to_string())?;
+    figures.set_item("mode", stats.sync_mode.to_string())?;
+    figures.set_item("durability", stats.durability.to_string())?;
+    figures.set_item("recovered", stats.recovered)?;
+    figures.set_item("suspect", stats.suspect)?;
+    figures.set_item("open_seconds", stats.open_time.as_secs_f64())?;
+    py.import("durahash._types")?.getattr("Stats")?.call((), Some(&figures))
+}
+
+/// A finding as a `durahash.Finding`.
+pub(crate) fn finding<'py>(py: Python<'py>, finding: &Finding) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.import("durahash._types")?.getattr("Finding")?;
+    class.call1((finding.invariant, finding.off, &finding.what))
+}
+
+/// The methods of both classes.
+macro_rules! common_methods {
+    ($Class:ident) => {
+        #[pymethods]
+        impl $Class {
+            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+                self.core.wait(py, |map| crate::core::Any::len(map)).map(|n| n as usize)
+            }
+
+            fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+                slf
+            }
+
+            #[pyo3(signature = (*_exception))]
+            fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+                self.core.close(py)
+            }
+
+            fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+                let core = &slf.get().core;
+                let place =
+                    core.path.as_ref().map_or("in memory".into(), |path| format!("{path:?}"));
+                let name = slf.get_type().name()?;
+                let state = if core.is_open() { "" } else { ", closed" };
+                Ok(format!(
+                    "<durahash.{name} {place}, key={:?}, value={:?}{state}>",
+                    core.key.to_string(),
+                    core.value.to_string()
+                ))
+            }
+
+            /// Closes the map, and with it the pool: the next open has nothing to recover. An operation of another
+            /// thread that is under way ends first. To close it twice does nothing.
+            ///
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m.close()
+            /// >>> m.closed
+            /// True
+            fn close(&self, py: Python<'_>) -> PyResult<()> {
+                self.core.close(py)
+            }
+
+            /// True after ``close``, and in a forked child.
+            #[getter]
+            fn closed(&self) -> bool {
+                !self.core.is_open()
+            }
+
+            /// The pool's file; None in memory.
+            #[getter]
+            fn path(&self) -> Option<&Path> {
+                self.core.path.as_deref()
+            }
+
+            /// What the keys are.
+            #[getter]
+            fn key(&self) -> String {
+                self.core.key.to_string()
+            }
+
+            /// What the values are.
+            #[getter]
+            fn value(&self) -> String {
+                self.core.value.to_string()
+            }
+
+            /// What an operation that has returned survives: a text that begins with ``none``, ``process``,
+            /// ``interval`` or ``strict``.
+            ///
+            /// >>> durahash.Map(key=str, value=int).durability
+            /// 'none (dies with the process)'
+            #[getter]
+            fn durability(&self, py: Python<'_>) -> PyResult<String> {
+                self.core.run(py, 0, |map| Ok(crate::core::Any::durability(map).to_string()))
+            }
+
+            /// Puts everything that has returned on the disk.
+            fn sync(&self, py: Python<'_>) -> PyResult<()> {
+                self.core.wait(py, |map| crate::core::Any::sync(map))
+            }
+
+            /// Writes the pool to the new file ``to`` while operations go on: a backup, which opens as any pool.
+            fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<()> {
+                self.core.wait(py, |map| crate::core::Any::backup(map, &to))
+            }
+
+            /// Makes room for so many more entries, so that their inserts need not.
+            fn reserve(&self, py: Python<'_>, additional: u64) -> PyResult<()> {
+                self.core.wait(py, |map| crate::core::Any::reserve(map, additional))
+            }
+
+            /// Removes everything.
+            fn clear(&self, py: Python<'_>) -> PyResult<()> {
+                self.core.wait(py, |map| crate::core::Any::clear(map))
+            }
+
+            /// Verifies every invariant of the pool, and changes nothing; returns what it finds, which is an empty list for
+            /// a sound pool. No thread may write meanwhile.
+            ///
+            /// >>> durahash.Map(key=str, value=int).check()
+            /// []
+            fn check<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+                let findings = self.core.wait(py, |map| {
+                    let mut findings = Vec::new();
+                    crate::core::Any::check(map, &mut |finding| findings.push(finding))?;
+                    Ok(findings)
+                })?;
+                findings.iter().map(|found| crate::common::finding(py, found)).collect()
+            }
+
+            /// Figures about the entries and the pool, as a ``durahash.Stats``.
+            ///
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m["one"] = 1
+            /// >>> m.stats().entries
+            /// 1
+            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let stats = self.core.wait(py, |map| crate::core::Any::stats(map))?;
+                crate::common::stats(py, &stats)
+            }
+
+            fn __iter__(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Keys)
+            }
+
+            fn _values(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Values)
+            }
+
+            fn _items(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Items)
+            }
+        }
+    };
+}
+
+pub(crate) use common_methods;

@@ -1,0 +1,175 @@
+//! A map of the library and what its keys and values are: what both classes have in common.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use durahash::{AnyMap, AnyMultiMap, Cursor, Durability, Finding, Openable, Result, Stats, Type};
+use durahash_media::process::Process;
+use pyo3::prelude::*;
+
+use crate::error;
+use crate::kind::Kind;
+use crate::open::Open;
+
+/// Entries as bytes, and where those after them begin, if there are any.
+pub(crate) type Step = (Vec<(Vec<u8>, Vec<u8>)>, Option<Cursor>);
+
+/// What `AnyMap` and `AnyMultiMap` have in common.
+pub(crate) trait Any: Openable + Clone + Send + Sync {
+    fn types(&self) -> (Type, Type);
+    fn len(&self) -> Result<u64>;
+    fn clear(&self) -> Result<()>;
+    fn reserve(&self, additional: u64) -> Result<()>;
+    fn sync(&self) -> Result<()>;
+    fn backup(&self, to: &Path) -> Result<()>;
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+    fn stats(&self) -> Result<Stats>;
+    fn durability(&self) -> Durability;
+    fn path(&self) -> Option<&Path>;
+    fn scan(&self, from: Cursor, n: usize) -> Result<Step>;
+    fn close(self) -> Result<()>;
+}
+
+macro_rules! any {
+    ($($Any:ident)*) => {$(
+        impl Any for $Any {
+            fn types(&self) -> (Type, Type) {
+                (self.key_type(), self.value_type())
+            }
+            fn len(&self) -> Result<u64> {
+                self.len()
+            }
+            fn clear(&self) -> Result<()> {
+                self.clear()
+            }
+            fn reserve(&self, additional: u64) -> Result<()> {
+                self.reserve(additional)
+            }
+            fn sync(&self) -> Result<()> {
+                self.sync()
+            }
+            fn backup(&self, to: &Path) -> Result<()> {
+                self.backup(to)
+            }
+            fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+                self.check(found)
+            }
+            fn stats(&self) -> Result<Stats> {
+                self.stats()
+            }
+            fn durability(&self) -> Durability {
+                self.durability()
+            }
+            fn path(&self) -> Option<&Path> {
+                self.path()
+            }
+            fn scan(&self, from: Cursor, n: usize) -> Result<Step> {
+                self.scan_raw(from, n)
+            }
+            fn close(self) -> Result<()> {
+                self.close()
+            }
+        }
+    )*};
+}
+
+any!(AnyMap AnyMultiMap);
+
+/// Values of so many bytes are copied without the interpreter's lock.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// An open map.
+pub(crate) struct Core<M: Any> {
+    /// `None` when it was closed. Locked only by a thread that has the interpreter's lock, and never while it gives that
+    /// away: no thread waits for it, nor finds it locked in a forked child.
+    map: Mutex<Option<M>>,
+    pub(crate) key: Kind,
+    pub(crate) value: Kind,
+    /// The pool's file.
+    pub(crate) path: Option<PathBuf>,
+    /// Every operation may wait for the disk.
+    waits: bool,
+    process: Process,
+}
+
+impl<M: Any> Core<M> {
+    pub(crate) fn new(py: Python<'_>, open: Open) -> PyResult<Self> {
+        let map: M = open.open(py)?;
+        let (key, value) = map.types();
+        let (key, value) = open.kinds(key, value)?;
+        let waits = map.durability() == Durability::Strict;
+        let (path, process) = (map.path().map(Path::to_path_buf), Process::own());
+        Ok(Core { map: Mutex::new(Some(map)), key, value, path, waits, process })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<M>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the map is open, in this process.
+    pub(crate) fn is_open(&self) -> bool {
+        self.process == Process::own() && self.lock().is_some()
+    }
+
+    /// Runs a short operation; one that may wait, or moves so many bytes, without the interpreter's lock.
+    #[inline]
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        f: impl FnOnce(&M) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        if self.waits || bytes >= LARGE_BYTES {
+            return self.wait(py, f);
+        }
+        self.quick(f)
+    }
+
+    /// True if single operations do not wait.
+    #[inline]
+    pub(crate) fn is_quick(&self) -> bool {
+        !self.waits
+    }
+
+    /// Runs a short operation that does not wait, with the interpreter's lock.
+    #[inline]
+    pub(crate) fn quick<T>(&self, f: impl FnOnce(&M) -> Result<T>) -> PyResult<T> {
+        if self.process != Process::own() {
+            return Err(error::forked());
+        }
+        f(self.lock().as_ref().ok_or_else(error::closed)?).map_err(error::of)
+    }
+
+    /// Runs an operation that may wait or takes long, without the interpreter's lock. A close meanwhile leaves it to this
+    /// handle to close the pool.
+    pub(crate) fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&M) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        if self.process != Process::own() {
+            return Err(error::forked());
+        }
+        let map = self.lock().clone().ok_or_else(error::closed)?;
+        py.detach(move || f(&map)).map_err(error::of)
+    }
+
+    /// Closes the map; nothing if it is closed.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process != Process::own() {
+            return Err(error::forked());
+        }
+        let map = self.lock().take();
+        py.detach(|| map.map_or(Ok(()), Any::close)).map_err(error::of)
+    }
+}
+
+/// As a close, whose error nobody hears of; without the interpreter's lock, as it may wait for the disk.
+impl<M: Any> Drop for Core<M> {
+    fn drop(&mut self) {
+        let mut map = self.lock().take();
+        if map.is_some() && self.process == Process::own() {
+            Python::try_attach(|py| py.detach(|| drop(map.take())));
+        }
+    }
+}

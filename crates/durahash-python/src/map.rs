@@ -1,0 +1,311 @@
+//! The class of maps.
+
+use std::path::{Path, PathBuf};
+
+use durahash::{AnyMap, Outcome};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::common::{Entries, Given, Owner, common_methods};
+use crate::core::Core;
+use crate::kind::{Kind, Room};
+use crate::open::{Named, Open};
+
+/// A map; `durahash.Map` adds what a MutableMapping has.
+#[pyclass(subclass, frozen, module = "durahash._native")]
+pub(crate) struct Map {
+    pub(crate) core: Core<AnyMap>,
+}
+
+common_methods!(Map);
+
+impl Map {
+    /// The value of a key, as an object.
+    #[inline]
+    fn look<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (core, mut room) = (&self.core, Room::None);
+        let key = core.key.encode(key, &mut room)?;
+        // No code of Python runs while the map is locked: another thread may want it then.
+        if core.is_quick() && !core.value.is_coded() {
+            return core
+                .quick(|map| map.get_raw(key, |value| core.value.decode(py, value)))?
+                .transpose();
+        }
+        let value = core.run(py, 0, |map| map.get_raw(key, <[u8]>::to_vec))?;
+        value.map(|value| core.value.decode(py, &value)).transpose()
+    }
+
+    /// Puts `new`, or nothing, in the place of `old`; the value that is there instead, if it is another.
+    fn exchange(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> PyResult<Outcome<Vec<u8>>> {
+        let bytes = new.map_or(0, <[u8]>::len);
+        self.core.run(py, bytes, |map| map.compare_exchange_raw(key, old, new))
+    }
+
+    /// Replaces the value of a key by what `f` makes of it, until nobody was quicker.
+    fn replace<'py, T>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        mut f: impl FnMut(Option<&[u8]>) -> PyResult<(Replace, T)>,
+    ) -> PyResult<T> {
+        let mut room = Room::None;
+        let key = self.core.key.encode(key, &mut room)?;
+        let mut old = self.core.run(py, 0, |map| map.get_raw(key, <[u8]>::to_vec))?;
+        loop {
+            let (replace, answer) = f(old.as_deref())?;
+            let new = match &replace {
+                Replace::Remove => None,
+                Replace::Set(new) => Some(&new[..]),
+            };
+            if new == old.as_deref() {
+                return Ok(answer);
+            }
+            match self.exchange(py, key, old.as_deref(), new)? {
+                Outcome::Done => return Ok(answer),
+                Outcome::Present(other) => old = Some(other),
+                Outcome::Absent => old = None,
+            }
+            py.check_signals()?;
+        }
+    }
+}
+
+/// What becomes of an entry.
+enum Replace {
+    Remove,
+    Set(Vec<u8>),
+}
+
+#[pymethods]
+impl Map {
+    #[new]
+    #[pyo3(signature = (
+        path = None, key = None, value = None, *, create = None, mode = None, read_only = false,
+        max_bytes = None, design = None, live_image = None, verify = false, accept_suspect = false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are named by the caller")]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        key: Option<Bound<'_, PyAny>>,
+        value: Option<Bound<'_, PyAny>>,
+        create: Option<bool>,
+        mode: Option<String>,
+        read_only: bool,
+        max_bytes: Option<u64>,
+        design: Option<String>,
+        live_image: Option<bool>,
+        verify: bool,
+        accept_suspect: bool,
+    ) -> PyResult<Self> {
+        let named = Named {
+            key,
+            value,
+            create,
+            mode,
+            read_only,
+            max_bytes,
+            design,
+            live_image,
+            verify,
+            accept_suspect,
+        };
+        Ok(Map { core: Core::new(py, Open::new(path, named)?)? })
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.look(py, key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __setitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let (mut of_key, mut of_value) = (Room::None, Room::None);
+        let key = self.core.key.encode(key, &mut of_key)?;
+        let value = self.core.value.encode(value, &mut of_value)?;
+        self.core.run(py, value.len(), |map| map.put_raw(key, value))
+    }
+
+    fn __delitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<()> {
+        let mut room = Room::None;
+        let bytes = self.core.key.encode(key, &mut room)?;
+        match self.core.run(py, 0, |map| map.remove_raw(bytes))? {
+            Some(_) => Ok(()),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    fn __contains__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let mut room = Room::None;
+        let key = self.core.key.encode(key, &mut room)?;
+        self.core.run(py, 0, |map| map.contains_raw(key))
+    }
+
+    /// The value of ``key``, or ``default``.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m["one"] = 1
+    /// >>> m.get("one"), m.get("two"), m.get("two", 0)
+    /// (1, None, 0)
+    #[pyo3(signature = (key, default = None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.look(py, key)?.or(default))
+    }
+
+    /// Removes ``key`` and returns its value; ``default``, or a KeyError, where there is none.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m["one"] = 1
+    /// >>> m.pop("one"), m.pop("one", None)
+    /// (1, None)
+    #[pyo3(signature = (key, /, *default))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            return Err(PyTypeError::new_err("pop takes a key and at most one default"));
+        }
+        let mut room = Room::None;
+        let bytes = self.core.key.encode(key, &mut room)?;
+        match self.core.run(py, 0, |map| map.remove_raw(bytes))? {
+            Some(value) => self.core.value.decode(py, &value),
+            None => default.get_item(0).map_err(|_| PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// The value of ``key``; of an absent one ``default``, which is inserted.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m.setdefault("one", 1), m.setdefault("one", 2)
+    /// (1, 1)
+    #[pyo3(signature = (key, default, /))]
+    fn setdefault<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(found) = self.look(py, key)? {
+            return Ok(found);
+        }
+        let (mut of_key, mut of_value) = (Room::None, Room::None);
+        let key = self.core.key.encode(key, &mut of_key)?;
+        let value = self.core.value.encode(&default, &mut of_value)?;
+        match self.exchange(py, key, None, Some(value))? {
+            Outcome::Present(value) => self.core.value.decode(py, &value),
+            _ => Ok(default),
+        }
+    }
+
+    /// Inserts ``key`` with ``value`` if the key is absent; returns True if it was.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m.add_if_absent("one", 1), m.add_if_absent("one", 2), m["one"]
+    /// (True, False, 1)
+    fn add_if_absent<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<bool> {
+        let (mut of_key, mut of_value) = (Room::None, Room::None);
+        let key = self.core.key.encode(key, &mut of_key)?;
+        let value = self.core.value.encode(value, &mut of_value)?;
+        Ok(self.exchange(py, key, None, Some(value))?.is_done())
+    }
+
+    /// Adds ``by`` to the number at ``key``, of which 0 is in the place of none; returns the sum.
+    ///
+    /// No other thread comes between. A sum that the type of the values cannot hold is an OverflowError, and changes
+    /// nothing.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m.increment("hits"), m.increment("hits", 10)
+    /// (1, 11)
+    #[pyo3(signature = (key, by = None))]
+    fn increment<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        by: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let kind = &self.core.value;
+        match kind {
+            Kind::Int { is_signed, .. } => {
+                let by: i128 = by.map_or(Ok(1), |by| by.extract::<i64>().map(i128::from))?;
+                self.replace(py, key, |old| {
+                    let old = old.map(|old| kind.decode(py, old)).transpose()?;
+                    let old = old.map_or(Ok(0), |old| match is_signed {
+                        true => old.extract::<i64>().map(i128::from),
+                        false => old.extract::<u64>().map(i128::from),
+                    })?;
+                    let sum = match is_signed {
+                        true => i64::try_from(old + by).ok().map(|sum| sum.into_pyobject(py)),
+                        false => u64::try_from(old + by).ok().map(|sum| sum.into_pyobject(py)),
+                    };
+                    let beyond =
+                        || PyOverflowError::new_err(format!("{} is beyond {kind}", old + by));
+                    let sum = sum.ok_or_else(beyond)??.into_any();
+                    Ok((Replace::Set(kind.encode(&sum, &mut Room::None)?.to_vec()), sum))
+                })
+            }
+            Kind::Float { .. } => {
+                let by: f64 = by.map_or(Ok(1.0), |by| by.extract())?;
+                self.replace(py, key, |old| {
+                    let old = old.map(|old| kind.decode(py, old)?.extract()).transpose()?;
+                    let sum = (old.unwrap_or(0.0) + by).into_pyobject(py)?.into_any();
+                    Ok((Replace::Set(kind.encode(&sum, &mut Room::None)?.to_vec()), sum))
+                })
+            }
+            _ => Err(PyTypeError::new_err(format!(
+                "increment is for numbers, and values are {kind}"
+            ))),
+        }
+    }
+
+    /// `Map.update` with a function.
+    fn _update<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        f: &Bound<'py, PyAny>,
+        default: Bound<'py, PyAny>,
+        delete: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let kind = &self.core.value;
+        self.replace(py, key, |old| {
+            let old = old.map_or(Ok(default.clone()), |old| kind.decode(py, old))?;
+            let new = f.call1((old,))?;
+            if new.is(delete) {
+                return Ok((Replace::Remove, new));
+            }
+            Ok((Replace::Set(kind.encode(&new, &mut Room::None)?.to_vec()), new))
+        })
+    }
+}

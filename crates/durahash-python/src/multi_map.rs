@@ -1,0 +1,174 @@
+//! The class of multimaps.
+
+use std::path::{Path, PathBuf};
+
+use durahash::AnyMultiMap;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::column::Pairs;
+use crate::common::{Entries, Given, Owner, common_methods};
+use crate::core::Core;
+use crate::kind::Room;
+use crate::open::{Named, Open};
+
+/// A multimap; `durahash.MultiMap` adds the views.
+#[pyclass(subclass, frozen, module = "durahash._native")]
+pub(crate) struct MultiMap {
+    pub(crate) core: Core<AnyMultiMap>,
+}
+
+common_methods!(MultiMap);
+
+#[pymethods]
+impl MultiMap {
+    #[new]
+    #[pyo3(signature = (
+        path = None, key = None, value = None, *, create = None, mode = None, read_only = false,
+        max_bytes = None, live_image = None, verify = false, accept_suspect = false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are named by the caller")]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        key: Option<Bound<'_, PyAny>>,
+        value: Option<Bound<'_, PyAny>>,
+        create: Option<bool>,
+        mode: Option<String>,
+        read_only: bool,
+        max_bytes: Option<u64>,
+        live_image: Option<bool>,
+        verify: bool,
+        accept_suspect: bool,
+    ) -> PyResult<Self> {
+        let named = Named {
+            key,
+            value,
+            create,
+            mode,
+            read_only,
+            max_bytes,
+            design: None,
+            live_image,
+            verify,
+            accept_suspect,
+        };
+        Ok(MultiMap { core: Core::new(py, Open::new(path, named)?)? })
+    }
+
+    /// Adds a value of ``key``, beside those that it has.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add(1, 2)
+    /// >>> edges.add(1, 3)
+    /// >>> sorted(edges.get_all(1))
+    /// [2, 3]
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let (mut of_key, mut of_value) = (Room::None, Room::None);
+        let key = self.core.key.encode(key, &mut of_key)?;
+        let value = self.core.value.encode(value, &mut of_value)?;
+        self.core.run(py, value.len(), |map| map.add_raw(key, value))
+    }
+
+    /// Adds many pairs: ``add_many(keys, values)`` with two iterables or arrays, or ``add_many(pairs)`` with a
+    /// mapping or an iterable of pairs. After an error, or Ctrl-C, a part of them, from the first on, was added.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 1, 2], [2, 3, 4])
+    /// >>> len(edges)
+    /// 3
+    #[pyo3(signature = (keys, values = None))]
+    fn add_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        values: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let kinds = (&self.core.key, &self.core.value);
+        let mut pairs = Pairs::new(keys, values, kinds)?;
+        loop {
+            let (keys, values) = pairs.next(kinds)?;
+            if keys.count == 0 {
+                return Ok(());
+            }
+            let (count, keys, values) = (keys.count, keys.rows(), values.rows());
+            self.core.wait(py, |map| map.add_many_raw(count, |i| (keys.row(i), values.row(i))))?;
+            py.check_signals()?;
+        }
+    }
+
+    /// All values of ``key``, as a list in no order, which is empty where there are none.
+    fn get_all<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut room = Room::None;
+        let key = self.core.key.encode(key, &mut room)?;
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        self.core.run(py, 0, |map| {
+            map.each_raw(key, |value| {
+                bytes.extend_from_slice(value);
+                ends.push(bytes.len());
+            })
+        })?;
+        let mut begin = 0;
+        let value = |end| {
+            let value = &bytes[begin..end];
+            begin = end;
+            self.core.value.decode(py, value)
+        };
+        ends.into_iter().map(value).collect()
+    }
+
+    /// The number of values of ``key``.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add(1, 2)
+    /// >>> edges.count(1), edges.count(2)
+    /// (1, 0)
+    fn count<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<u64> {
+        let mut room = Room::None;
+        let key = self.core.key.encode(key, &mut room)?;
+        self.core.run(py, 0, |map| map.count_raw(key))
+    }
+
+    fn __contains__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
+        self.count(py, key).map(|count| count > 0)
+    }
+
+    /// Removes one of the values of ``key`` that equal ``value``; returns False if there is none.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add(1, 2)
+    /// >>> edges.remove_one(1, 2), edges.remove_one(1, 2)
+    /// (True, False)
+    fn remove_one<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<bool> {
+        let (mut of_key, mut of_value) = (Room::None, Room::None);
+        let key = self.core.key.encode(key, &mut of_key)?;
+        let value = self.core.value.encode(value, &mut of_value)?;
+        self.core.run(py, value.len(), |map| map.remove_one_raw(key, value))
+    }
+
+    /// Removes all values of ``key`` at once; returns how many they were.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 1], [2, 3])
+    /// >>> edges.remove_all(1)
+    /// 2
+    fn remove_all<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<u64> {
+        let mut room = Room::None;
+        let key = self.core.key.encode(key, &mut room)?;
+        self.core.run(py, 0, |map| map.remove_all_raw(key))
+    }
+}
