@@ -124,6 +124,8 @@ mod designs;
 
 mod engine;
 
+mod cache;
+
 mod api;
 
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
@@ -156,6 +158,12 @@ pub mod batch {
     pub use crate::engine::batch::Fault;
     #[cfg(feature = "planted")]
     pub use crate::engine::batch::plant;
+}
+
+/// Eviction policies, for the simulator of `durahash-bench`.
+#[doc(hidden)]
+pub mod policy {
+    pub use crate::cache::policy::{Evict, Policy};
 }
 
 /// Layouts of byte strings in a pool, for tests of the format.

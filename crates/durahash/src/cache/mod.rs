@@ -1,0 +1,3 @@
+//! Caches: maps that keep to a bound by evicting.
+
+pub(crate) mod policy;
