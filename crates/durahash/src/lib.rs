@@ -161,6 +161,12 @@ pub mod batch {
     pub use crate::engine::batch::plant;
 }
 
+/// Eviction policies, for the simulator of `durahash-bench`.
+#[doc(hidden)]
+pub mod policy {
+    pub use crate::cache::policy::{Evict, Policy};
+}
+
 /// Layouts of byte strings in a pool, for tests of the format.
 #[doc(hidden)]
 pub mod layout {
