@@ -146,7 +146,7 @@ pub use engine::data::{Data, Expiring, Integer, Tuple, Type, Word};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use engine::stats::Stats;
+pub use engine::stats::{CacheStats, Stats};
 #[cfg(feature = "zerocopy")]
 pub use engine::wrappers::Plain;
 #[cfg(feature = "serde")]

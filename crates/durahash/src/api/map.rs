@@ -426,7 +426,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// A change of a map of bytes.
-    pub(super) fn change(
+    fn change(
         &self,
         key: &K::Ref,
         new: Option<&V::Ref>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
 use super::openable::Openable;
-use crate::cache::Clock;
+use crate::cache::{self, Clock};
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 use crate::engine::At;
@@ -346,6 +346,54 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         sweep: bool => cache_options.sweep;
+
+        /// The most entries of a [`Cache`](crate::Cache), beyond which it [evicts](Options::eviction). The pool keeps it: an
+        /// open that does not set it has the last one. `u64::MAX` is none, as before one is set.
+        ///
+        /// No more are stored at any time, whatever threads do at once, but for one more for a moment where a key is
+        /// removed while it gets a new value. Entries that have expired count until they are removed. An open for
+        /// writing of a cache with a bound reads all of its buckets, and evicts what is over.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, u64> = Options::new().max_entries(10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &key)?;
+        /// }
+        /// assert_eq!(cache.len()?, 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_entries: u64 => cache_options.max_entries;
+
+        /// The most bytes of all entries of a [`Cache`](crate::Cache), as [`max_entries`](Options::max_entries): 16 for
+        /// each, and those of its record or cell, in which a value has eight more for its expiry. Free space of the pool
+        /// does not count. An open for writing reads all records. A change by a closure makes room when it was made, a
+        /// put before.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, [u8]> = Options::new().max_bytes_used(64 << 10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &[0; 1000])?;
+        /// }
+        /// assert!(cache.stats()?.cache.unwrap().bytes_used.unwrap() <= 64 << 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_bytes_used: u64 => cache_options.max_bytes_used;
+
+        /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place; S3-FIFO unless set. The pool keeps it.
+        /// What was used is known in DRAM, and begins anew with an open.
+        ///
+        /// ```
+        /// use durahash::cache::Policy;
+        /// use durahash::{Cache, ErrorKind, Options};
+        /// let options = Options::new().max_entries(1).eviction(Policy::None);
+        /// let cache: Cache<u64, u64> = options.in_memory()?;
+        /// cache.put(&1, &10)?;
+        /// assert!(matches!(cache.put(&2, &20).unwrap_err().kind(), ErrorKind::Full { .. }));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        eviction: cache::Policy => cache_options.eviction;
     }
 
     /// Creates a pool file at `path`.

@@ -64,7 +64,7 @@ pub(crate) mod edit;
 pub(crate) mod entries;
 
 pub(crate) mod batch;
-pub(crate) mod expired;
+pub(crate) mod forget;
 
 pub(crate) mod open;
 
@@ -493,6 +493,7 @@ impl<K: Kind> Engine<K> {
             recovered: facts.recovered,
             suspect: facts.suspect,
             log: facts.log,
+            cache: None,
         })
     }
 

@@ -6,7 +6,7 @@ use durahash_media::{Dax, Geometry, MappedOptions, SyncMode};
 
 use super::data::Type;
 use super::design::Design;
-use crate::cache::Clock;
+use crate::cache::{self, Clock};
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 
@@ -28,6 +28,16 @@ pub(crate) struct DesignOptions {
 pub(crate) struct CacheOptions {
     pub(crate) clock: Clock,
     pub(crate) sweep: bool,
+    pub(crate) max_entries: Option<u64>,
+    pub(crate) max_bytes_used: Option<u64>,
+    pub(crate) eviction: Option<cache::Policy>,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        let (max_entries, max_bytes_used, eviction) = (None, None, None);
+        CacheOptions { clock: Clock::system(), sweep: true, max_entries, max_bytes_used, eviction }
+    }
 }
 
 /// See [`Options`](crate::Options), method by method.
@@ -73,7 +83,7 @@ impl Settings {
             live_dir: None,
             geometry: None,
             design_options: DesignOptions::default(),
-            cache_options: CacheOptions { clock: Clock::system(), sweep: true },
+            cache_options: CacheOptions::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-use durahash::cache::Clock;
+use durahash::cache::{Clock, Policy};
 use durahash::{
     AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome, Pool, Type,
 };
@@ -333,7 +333,9 @@ fn a_compacted_cache_forgets_as_before() {
     cache.put_for(&1, "one", 10 * MILLI).unwrap();
     cache.put(&2, "two").unwrap();
     cache.close().unwrap();
-    let any: AnyMap = Options::new().open(&path).unwrap();
+    let refused = Options::new().open::<AnyMap>(&path).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Types { .. }), "it is not told of changes");
+    let any: AnyMap = Options::new().read_only(true).open(&path).unwrap();
     assert_eq!(any.get(b"1").unwrap().unwrap(), format!("{},one", START + 10).into_bytes());
     assert_eq!(any.get(b"2").unwrap().unwrap(), b"0,two");
     assert!(matches!(any.put(b"1", b"0,x").unwrap_err().kind(), ErrorKind::Text { .. }));
@@ -345,6 +347,149 @@ fn a_compacted_cache_forgets_as_before() {
     assert_eq!(all, [(1, "one".into()), (2, "two".into())].into());
     clock.advance(10 * MILLI);
     assert_eq!(cache.count().unwrap(), 1);
+}
+
+const POLICIES: [Policy; 4] = [Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random];
+
+/// Under any policy, with entries that expire and chains of equal hashes: never more than the bound, what is given is
+/// what was put last, and the counts are those of what is stored. An open finds the bound, and keeps to it.
+#[test]
+fn a_bound_of_entries_is_kept() {
+    const MAX: u64 = 40;
+    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+        let clock = Clock::manual(START);
+        let options = options(design, &clock).geometry(CHAINS);
+        let bounded = options.clone().max_entries(MAX).eviction(policy);
+        let sim = Sim::new(1 << 20);
+        let cache: Cache<u64, [u8]> = bounded.create_on(sim.clone()).unwrap();
+        let (mut rng, mut last) = (9 << 32, BTreeMap::new());
+        for i in 0..2000_u64 {
+            let (key, dice) = (random(&mut rng) % 100, random(&mut rng));
+            let value = i.to_le_bytes().to_vec();
+            match dice % 8 {
+                0..4 => cache.put_for(&key, &value, dice as u32 % 50 * MILLI).unwrap(),
+                4 => cache.update(&key, |_| Change::Set(value.clone())).map(drop).unwrap(),
+                5 => {
+                    cache.remove(&key).unwrap();
+                }
+                6 => {
+                    cache.step().unwrap();
+                    clock.advance(MILLI);
+                }
+                _ => {
+                    if let Some(found) = cache.get(&key).unwrap() {
+                        assert_eq!(Some(&found), last.get(&key), "{design}, {policy}");
+                    }
+                }
+            }
+            match dice % 8 {
+                0..=4 => drop(last.insert(key, value)),
+                5 => drop(last.remove(&key)),
+                _ => {}
+            }
+            let entries = cache.stats().unwrap().cache.unwrap().entries.unwrap();
+            assert!(cache.len().unwrap() == entries && entries <= MAX, "{design}, {policy}: {i}");
+        }
+        assert!(cache.stats().unwrap().cache.unwrap().evicted > 100);
+        assert_sound(&cache);
+        drop(cache);
+        let cache: Cache<u64, [u8]> =
+            options.open_on(Sim::from_image(&sim.image(), 1 << 20)).unwrap();
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert_eq!((stats.max_entries, stats.eviction), (Some(MAX), Some(policy)));
+        assert_eq!(stats.entries, Some(cache.len().unwrap()));
+        (0..100).for_each(|key| cache.put(&key, b"value").unwrap());
+        assert_eq!(cache.len().unwrap(), MAX);
+        cache.close().unwrap();
+    }
+}
+
+/// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records and in
+/// cells. After a crash the same is counted anew.
+#[test]
+fn a_bound_of_bytes_is_kept() {
+    const MAX: u64 = 8 << 10;
+    fn filled<K: Data<Ref = u64>, V: Data + ?Sized>(
+        options: &Options,
+        sim: Sim,
+        put: impl Fn(&Cache<K, V>, u64, u64),
+    ) {
+        let image = sim.clone();
+        let cache: Cache<K, V> = options.create_on(sim).unwrap();
+        let mut rng = 5 << 32;
+        for _ in 0..2000 {
+            put(&cache, random(&mut rng) % 300, random(&mut rng));
+            let stats = cache.stats().unwrap().cache.unwrap();
+            assert!(stats.bytes_used.unwrap() <= MAX);
+        }
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert!(stats.evicted > 100 && stats.bytes_used.unwrap() > MAX / 2);
+        assert_sound(&cache);
+        let again: Cache<K, V> = options.open_on(Sim::from_image(&image.image(), 1 << 20)).unwrap();
+        assert_eq!(again.stats().unwrap().cache.unwrap().bytes_used, stats.bytes_used);
+    }
+    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+        let clock = Clock::manual(START);
+        let options = options(design, &clock).max_bytes_used(MAX).eviction(policy);
+        filled::<u64, [u8]>(&options, Sim::new(1 << 20), |cache, key, dice| {
+            let value = vec![1; dice as usize / 7 % 300];
+            match dice % 7 {
+                0..3 => cache.put_for(&key, &value, dice as u32 % 50 * MILLI).unwrap(),
+                3 => cache.update(&key, |_| Change::Set(value)).map(drop).unwrap(),
+                4 => cache.remove(&key).map(drop).unwrap(),
+                5 => cache.step().map(drop).unwrap(),
+                _ => clock.advance(MILLI),
+            }
+            let refused = cache.put(&key, &[0; MAX as usize]).unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::Full { .. }));
+        });
+        filled::<u64, u64>(&options, Sim::new(1 << 20), |cache, key, dice| match dice % 4 {
+            0 => cache.remove(&key).map(drop).unwrap(),
+            _ => cache.put(&key, &dice).unwrap(),
+        });
+    }
+}
+
+/// Whatever threads do at once, no more is stored than the bound says and two in a hundred; in the end all counts are
+/// right.
+#[test]
+fn threads_keep_a_bound() {
+    const MAX: u64 = 200;
+    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+        let options = Options::new().design(design).seed(7).sweep(false);
+        let bounded = options.max_entries(MAX).eviction(policy);
+        let cache: Cache<u64, u64> = bounded.in_memory().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let mut rng = (thread + 1) << 40;
+                    for _ in 0..3000 {
+                        let (key, dice) = (random(&mut rng) % 1000, random(&mut rng));
+                        match dice % 8 {
+                            0..4 => cache.put(&key, &dice).unwrap(),
+                            4 => cache.remove(&key).map(drop).unwrap(),
+                            5 => {
+                                cache.get_or_insert_with(&key, None, || dice).unwrap();
+                            }
+                            6 => cache.put_for(&key, &dice, Duration::ZERO).unwrap(),
+                            _ => cache.step().map(drop).unwrap(),
+                        }
+                        let stored = cache.stats().unwrap().cache.unwrap().entries.unwrap();
+                        assert!(stored <= MAX + MAX / 50, "{design}, {policy}: {stored}");
+                    }
+                });
+            }
+        });
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert_eq!(stats.entries, Some(cache.len().unwrap()), "{design}, {policy}");
+        assert!(cache.len().unwrap() <= MAX);
+        (0..1000).for_each(|key| cache.put(&key, &key).unwrap());
+        assert_eq!(cache.len().unwrap(), MAX, "all of them can be evicted");
+        cache.clear().unwrap();
+        assert_eq!(cache.stats().unwrap().cache.unwrap().entries, Some(0));
+        assert_sound(&cache);
+    }
 }
 
 /// Threads that touch entries, beside a sweep that never rests: what is kept alive stays, and what is not goes.

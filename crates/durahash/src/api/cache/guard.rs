@@ -27,6 +27,9 @@ impl Guard {
             return Ok(guard);
         }
         let inner = Arc::new(Inner::open(handle, options)?);
+        if let Some(bounds) = &inner.bounds {
+            inner.shrink(bounds)?;
+        }
         let sweeps = options.sweep && !handle.pool().store.is_read_only();
         let sweeper = if sweeps { Sweeper::start(Arc::clone(&inner)) } else { None };
         let guard = Arc::new(Guard { inner, sweeper: Mutex::new(sweeper) });

@@ -5,6 +5,8 @@
 //! | key | value |
 //! |---|---|
 //! | 0 | the latest time that the cache has seen, in milliseconds since 1970 |
+//! | 1, 2 | the bounds of entries and of bytes, if they were set |
+//! | 3 | the name of the policy, if it was set |
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durahash_media::{ErrorKind, Result};
 
 use super::super::map::Map;
+use super::bounds::{Bounds, NONE};
+use crate::cache::Policy;
 use crate::cache::clock::Time;
 use crate::engine::data::Type;
 use crate::engine::expiry::NEVER;
@@ -24,8 +28,11 @@ use crate::engine::{Kind, Single};
 /// The end of the name of the map beside that of a cache.
 pub(in crate::api) const SUFFIX: &str = ".cache";
 
-/// The key of the time.
+/// The keys.
 const TIME: u64 = 0;
+const MAX_ENTRIES: u64 = 1;
+const MAX_BYTES: u64 = 2;
+const POLICY: u64 = 3;
 /// Milliseconds after which the time is stored again.
 const TIME_EVERY: u64 = 1000;
 
@@ -54,6 +61,11 @@ pub(crate) struct Inner {
     stored: AtomicU64,
     /// There may be values that expire.
     pub(super) expires: AtomicBool,
+    /// None where the cache may grow without, and where it is only read.
+    pub(super) bounds: Option<Bounds>,
+    /// How many entries were removed since the open: evicted, and because they had expired.
+    pub(super) evicted: AtomicU64,
+    pub(super) expired: AtomicU64,
     /// Where the sweep is.
     pub(super) round: Mutex<Round>,
 }
@@ -65,14 +77,66 @@ impl Inner {
             Some(beside) => word(beside, TIME)?.unwrap_or(0),
             None => 0,
         };
-        Ok(Inner {
+        let mut inner = Inner {
             handle: handle.clone(),
             beside,
             time: Time::new(options.clock.clone(), stored),
             stored: AtomicU64::new(stored),
             expires: AtomicBool::new(true),
+            bounds: None,
+            evicted: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
             round: Mutex::default(),
-        })
+        };
+        if !handle.pool().store.is_read_only() {
+            inner.bounds = inner.bounds(options)?;
+        }
+        Ok(inner)
+    }
+
+    /// The bounds that are set, or were; what is stored counts for them.
+    fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
+        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?.unwrap_or(NONE);
+        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?.unwrap_or(NONE);
+        let policy = self.policy(options.eviction)?;
+        if (max_entries, max_bytes) == (NONE, NONE) {
+            return Ok(None);
+        }
+        let engine = &*self.handle.engine;
+        let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
+        engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
+            bounds.add(1, bytes as i64);
+            if let Some(order) = &bounds.order {
+                order.inserted(h);
+            }
+        })?;
+        Ok(Some(bounds))
+    }
+
+    /// The number that an option sets, which the pool keeps; or the one that it has.
+    fn setting(&self, key: u64, option: Option<u64>) -> Result<Option<u64>> {
+        let Some(beside) = &self.beside else { return Ok(option) };
+        let kept = word(beside, key)?;
+        match option {
+            None => Ok(kept),
+            Some(set) => {
+                if kept != option {
+                    beside.put(&key, &set.to_le_bytes())?;
+                }
+                Ok(option)
+            }
+        }
+    }
+
+    /// The same of the policy.
+    fn policy(&self, option: Option<Policy>) -> Result<Policy> {
+        let Some(beside) = &self.beside else { return Ok(option.unwrap_or_default()) };
+        let kept = beside.get(&POLICY)?.map(|name| String::from_utf8_lossy(&name).parse());
+        let kept: Option<Policy> = kept.transpose()?;
+        if let Some(set) = option.filter(|set| Some(*set) != kept) {
+            beside.put(&POLICY, set.to_string().as_bytes())?;
+        }
+        Ok(option.or(kept).unwrap_or_default())
     }
 
     /// Takes note that a value with this expiry is about to be stored.

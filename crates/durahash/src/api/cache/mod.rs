@@ -1,9 +1,13 @@
 //! Maps whose entries expire.
 
 // From low to high.
+mod bounds;
+
 pub(crate) mod inner;
 
+mod evict;
 mod look;
+
 mod sweep;
 
 mod guard;
@@ -94,7 +98,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         self.map.handle.run(|engine| {
             let mut buffer = K::Buffer::default();
             let key = K::bytes(key, &mut buffer);
-            look(&self.map, &self.inner.time, (key, engine.key_hash(key)), f)
+            let hash = engine.key_hash(key);
+            let found = look(&self.map, &self.inner.time, (key, hash), f)?;
+            if found.is_some() {
+                self.inner.hit(engine.records.hashes.h(hash));
+            }
+            Ok(found)
         })
     }
 
@@ -158,8 +167,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         keys: &[Q],
         out: &mut [Option<V::Owned>],
     ) -> Result<()> {
+        let engine = &*self.map.handle.engine;
         let one = |key: &[u8], hash: KeyHash| {
-            look(&self.map, &self.inner.time, (key, hash), |_, value| V::from_bytes(value))
+            let found =
+                look(&self.map, &self.inner.time, (key, hash), |_, value| V::from_bytes(value))?;
+            if found.is_some() {
+                self.inner.hit(engine.records.hashes.h(hash));
+            }
+            Ok(found)
         };
         // No value with its expiry is a word.
         self.map.handle.run(|_| self.map.look_up_many(keys, out, |_| Ok(None), one))
@@ -317,7 +332,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn stats(&self) -> Result<Stats> {
-        self.map.stats()
+        let mut stats = self.map.stats()?;
+        stats.cache = Some(self.inner.stats());
+        Ok(stats)
     }
 
     /// As [`Map::check`].

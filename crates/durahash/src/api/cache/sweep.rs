@@ -85,7 +85,10 @@ impl Inner {
         // Read after the expiries: a value that is stored meanwhile has another one.
         let now = self.time.now();
         if expiries.iter().any(|expiry| is_over(*expiry, now)) {
-            engine.remove_expired(h, now, &mut |_, _| counts.expired += 1)?;
+            engine.remove_expired(h, now, &mut |key, value| {
+                counts.expired += 1;
+                self.note_expired(h, key, value);
+            })?;
         }
         Ok(())
     }

@@ -9,7 +9,6 @@ use super::super::map::with_scratch;
 use super::Cache;
 use crate::cache::clock::millis_of;
 use crate::engine::data::{Data, no_value};
-use crate::engine::edit::Rule;
 use crate::engine::expiry::{NEVER, is_over, split};
 use crate::engine::outcome::Outcome;
 use crate::index::{Change, Room};
@@ -89,7 +88,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         self.map.handle.run(|_| {
             with_scratch(|bytes| {
                 write::<V>(expiry, value, bytes);
-                self.map.change(key, Some(bytes), Rule::Always, None).map(drop)
+                self.inner.put(K::bytes(key, &mut K::Buffer::default()), bytes)
             })
         })
     }
@@ -102,8 +101,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         room: Room,
         f: impl FnOnce(Option<(u64, V::Owned)>, u64) -> (Change<Vec<u8>>, R),
     ) -> Result<R> {
-        let mut done = None;
+        let (mut done, mut sizes) = (None, (None, None));
         let inner = &*self.inner;
+        let mut buffer = K::Buffer::default();
+        let bytes = K::bytes(key, &mut buffer);
+        let place = self.map.handle.run(|_| inner.place(bytes, room, None))?;
         self.map.update_in(key, room, |old| {
             let now = inner.time.now();
             let decoded = old.as_deref().map(|bytes| {
@@ -119,9 +121,17 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
             if let Change::Set(bytes) = &change {
                 inner.notes(split(bytes).map_or(NEVER, |(expiry, _)| expiry));
             }
+            let before = old.map(|bytes| bytes.len());
+            let after = match &change {
+                Change::Keep => before,
+                Change::Set(bytes) => Some(bytes.len()),
+                Change::Remove => None,
+            };
+            sizes = (before, after);
             done = Some(result);
             change
         })?;
+        inner.settle(place, bytes, sizes.0, sizes.1);
         done.ok_or_else(no_value)
     }
 
@@ -259,7 +269,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn clear(&self) -> Result<()> {
-        self.map.clear()
+        self.map.handle.run(|_| self.inner.clear())
     }
 
     /// Lets the entry of `key` expire after `lifetime`, whatever was set before; false where there is no entry.
