@@ -130,6 +130,7 @@ mod api;
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::batch::Batch;
 pub use api::cache::Cache;
+pub use api::cache::gone::Gone;
 pub use api::cache::iter::CacheIter;
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;

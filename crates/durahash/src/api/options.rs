@@ -394,6 +394,26 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         eviction: cache::Policy => cache_options.eviction;
+
+        /// Keeps what goes from a [`Cache`](crate::Cache) by itself, evicted or expired, until the caller is
+        /// [done](crate::Cache::done) with it: for those who keep a file for each entry, say. From the open that says so
+        /// on the pool always does. Changes of the cache take turns then, and what goes is written once more.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let options = Options::new().max_entries(1).keep_evicted(true);
+        /// let files: Cache<str, u64> = options.in_memory()?;
+        /// files.put("one", &1)?;
+        /// files.put("two", &2)?;
+        /// for gone in files.evicted() {
+        ///     let gone = gone?;
+        ///     assert_eq!((gone.key.as_str(), gone.value), ("one", 1));
+        ///     files.done(gone.id)?;
+        /// }
+        /// assert_eq!(files.evicted().count(), 0);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        keep_evicted: bool => cache_options.keep_evicted;
     }
 
     /// Creates a pool file at `path`.

@@ -31,12 +31,19 @@ pub(crate) struct CacheOptions {
     pub(crate) max_entries: Option<u64>,
     pub(crate) max_bytes_used: Option<u64>,
     pub(crate) eviction: Option<cache::Policy>,
+    pub(crate) keep_evicted: bool,
 }
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        let (max_entries, max_bytes_used, eviction) = (None, None, None);
-        CacheOptions { clock: Clock::system(), sweep: true, max_entries, max_bytes_used, eviction }
+        CacheOptions {
+            clock: Clock::system(),
+            sweep: true,
+            max_entries: None,
+            max_bytes_used: None,
+            eviction: None,
+            keep_evicted: false,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Caches: entries expire, for everything and for good, and the sweep removes what has expired and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use durahash::cache::{Clock, Policy};
@@ -9,7 +10,7 @@ use durahash::{
 };
 use durahash_media::Geometry;
 use durahash_media::hash::WordMix;
-use durahash_media::sim::Sim;
+use durahash_media::sim::{Call, Hook, Sim, Site};
 
 /// Extents of so many bytes make units and runs in a few hundred entries.
 const TINY: Geometry = Geometry { extent_shift: 12, slots: 0, hash_bits: 0, buckets: 2 };
@@ -488,6 +489,165 @@ fn threads_keep_a_bound() {
         assert_eq!(cache.len().unwrap(), MAX, "all of them can be evicted");
         cache.clear().unwrap();
         assert_eq!(cache.stats().unwrap().cache.unwrap().entries, Some(0));
+        assert_sound(&cache);
+    }
+}
+
+/// Is told of calls into the medium, and keeps what a kill before each of them leaves, while it is asked to.
+#[derive(Clone, Default)]
+struct Kills(Arc<Mutex<(bool, Option<Sim>, Vec<Vec<u64>>)>>);
+
+impl Kills {
+    fn watch(&self, sim: &Sim) {
+        sim.set_hook(Box::new(self.clone()));
+        self.0.lock().unwrap().1 = Some(sim.clone());
+    }
+
+    /// The images of kills inside of `f`.
+    fn during(&self, f: impl FnOnce()) -> Vec<Vec<u64>> {
+        self.0.lock().unwrap().0 = true;
+        f();
+        let mut held = self.0.lock().unwrap();
+        held.0 = false;
+        let mut images = std::mem::take(&mut held.2);
+        images.dedup();
+        images
+    }
+}
+
+impl Hook for Kills {
+    fn before(&self, _: Call, _: Site) {
+        let mut held = self.0.lock().unwrap();
+        if let (true, Some(sim)) = (held.0, held.1.clone()) {
+            held.2.push(sim.image());
+        }
+    }
+}
+
+/// What is evicted or has expired is told, once, until the caller is done with it: whatever is killed, each value is in
+/// the cache or among those that went, and not in both.
+#[test]
+fn what_goes_is_told_once() {
+    const MAX: u64 = 4;
+    const BYTES: u64 = 1 << 20;
+    fn assert_once(cache: &Cache<str, u64>, values: &[u64]) {
+        let gone = cache.evicted().map(|gone| gone.unwrap().value);
+        let mut all: Vec<u64> = cache.iter().map(|pair| pair.unwrap().1).chain(gone).collect();
+        all.sort_unstable();
+        assert_eq!(all, values);
+    }
+    for &design in Design::ALL {
+        let clock = Clock::manual(START);
+        let options = options(design, &clock);
+        let keeps = options.clone().max_entries(MAX).keep_evicted(true);
+        let (sim, kills) = (Sim::new(BYTES), Kills::default());
+        kills.watch(&sim);
+        let cache: Cache<str, u64> = keeps.create_on(sim.clone()).unwrap();
+        (0..MAX).for_each(|v| cache.put(&v.to_string(), &v).unwrap());
+        cache.expire("0", MILLI).unwrap();
+        clock.advance(MILLI);
+        // By a put over it, an eviction, and the sweep.
+        type Goes = fn(&Cache<str, u64>);
+        let ways: [(Goes, &[u64]); 3] = [
+            (|cache| cache.put("0", &10).unwrap(), &[0, 1, 2, 3, 10]),
+            (|cache| cache.put("4", &4).unwrap(), &[0, 1, 2, 3, 4, 10]),
+            (|cache| while cache.step().unwrap() {}, &[0, 1, 2, 3, 4, 10]),
+        ];
+        for (i, (goes, values)) in ways.into_iter().enumerate() {
+            if i == 2 {
+                let key = cache.iter().next().unwrap().unwrap().0;
+                cache.expire(&key, MILLI).unwrap();
+                clock.advance(MILLI);
+            }
+            let before = if i == 2 { values.len() } else { values.len() - 1 };
+            let images = kills.during(|| goes(&cache));
+            assert!(images.len() > 10);
+            for image in images {
+                let again: Cache<str, u64> =
+                    options.open_on(Sim::from_image(&image, BYTES)).unwrap();
+                while again.step().unwrap() {}
+                let mut values = values.to_vec();
+                if again.iter().count() + again.evicted().count() == before {
+                    // The put was cut off before it was made.
+                    let new = if i == 0 { 10 } else { 4 };
+                    values.retain(|v| *v != new || i == 2);
+                }
+                assert_once(&again, &values);
+                assert_sound(&again);
+            }
+            assert_once(&cache, values);
+        }
+        let ids: Vec<u64> = cache.evicted().map(|gone| gone.unwrap().id).collect();
+        assert_eq!(ids.len(), 3);
+        let images = kills.during(|| assert!(cache.done(ids[0]).unwrap()));
+        assert!(!cache.done(ids[0]).unwrap());
+        for image in images {
+            let again: Cache<str, u64> = options.open_on(Sim::from_image(&image, BYTES)).unwrap();
+            assert!((2..=3).contains(&again.evicted().count()));
+        }
+        let again: Cache<str, u64> = options.open_on(Sim::from_image(&sim.image(), BYTES)).unwrap();
+        assert_eq!(again.evicted().count(), 2, "{design}: what is done stays so");
+        (20..30).for_each(|v| again.put(&v.to_string(), &v).unwrap());
+        assert_eq!(again.len().unwrap(), MAX);
+        assert_eq!(again.evicted().count(), 2 + 3 + 10 - MAX as usize);
+    }
+}
+
+/// Of threads, too: each value that was put is there, was removed, was written over while it was there, or is told.
+#[test]
+fn threads_lose_nothing_of_what_goes() {
+    const THREADS: u64 = 4;
+    for &design in Design::ALL {
+        let options = Options::new().design(design).seed(7).sweep(false);
+        let keeps = options.max_entries(20).keep_evicted(true);
+        let cache: Cache<u64, u64> = keeps.in_memory().unwrap();
+        let accounted = Mutex::new(BTreeSet::new());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (cache, accounted) = (&cache, &accounted);
+                scope.spawn(move || {
+                    let mut rng = (thread + 1) << 40;
+                    for i in 0..500 {
+                        let (key, value) = (random(&mut rng) % 50, thread << 32 | i);
+                        let went = |old: Option<u64>| {
+                            if let Some(old) = old {
+                                assert!(accounted.lock().unwrap().insert(old), "{old:#x}");
+                            }
+                        };
+                        match random(&mut rng) % 4 {
+                            0 => went(cache.remove(&key).unwrap()),
+                            1 => drop(cache.expire(&key, Duration::ZERO).unwrap()),
+                            2 => drop(cache.step().unwrap()),
+                            _ => {}
+                        }
+                        let mut old = None;
+                        let new = cache.update(&key, |found| {
+                            old = found;
+                            Change::Set(value)
+                        });
+                        assert_eq!(new.unwrap(), Some(value));
+                        went(old);
+                        if i % 16 == 0 && thread == 0 {
+                            for gone in cache.evicted() {
+                                let gone = gone.unwrap();
+                                if cache.done(gone.id).unwrap() {
+                                    went(Some(gone.value));
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let mut all = accounted.into_inner().unwrap();
+        while cache.step().unwrap() {}
+        let gone = cache.evicted().map(|gone| gone.unwrap().value);
+        for value in cache.iter().map(|pair| pair.unwrap().1).chain(gone) {
+            assert!(all.insert(value), "{design}: {value:#x} twice");
+        }
+        assert!(all.into_iter().eq((0..THREADS).flat_map(|t| (0..500).map(move |i| t << 32 | i))));
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert_eq!(stats.entries, Some(cache.len().unwrap()));
         assert_sound(&cache);
     }
 }

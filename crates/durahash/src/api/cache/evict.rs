@@ -1,16 +1,19 @@
 //! Room for what comes, by what goes.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use durahash_media::Result;
 
 use super::bounds::{Bounds, Place};
 use super::inner::Inner;
+use super::queue::Queue;
 use crate::engine::edit::Rule;
+use crate::engine::expiry::{is_over, split};
 use crate::engine::records::is_damage;
 use crate::engine::stats::CacheStats;
 use crate::engine::{Engine, Single};
-use crate::index::Room;
+use crate::index::{Change, Room};
 
 /// How often a thread finds nothing to evict, since others have it in their hands, before it is an error.
 const TRIES: u32 = 10_000;
@@ -34,6 +37,9 @@ impl Inner {
     /// Makes `value`, which has its expiry, the value of `key`.
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let engine = self.engine();
+        if self.queue.is_some() {
+            return self.put_in_turn(key, value);
+        }
         let Some(bounds) = &self.bounds else {
             return engine.change(key, Some(value), Rule::Always, None).map(drop);
         };
@@ -43,6 +49,70 @@ impl Inner {
         let (_, had) = engine.change(key, Some(value), Rule::Always, old)?;
         self.settle(place, key, had.then_some(before.len()), Some(value.len()));
         Ok(())
+    }
+
+    /// The same where what has expired is kept: it is not written over.
+    fn put_in_turn(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let engine = self.engine();
+        loop {
+            let place = self.place(key, Room::ForNew, Some(value.len()))?;
+            let turn = self.turn(key)?;
+            let (mut before, mut is_over) = (None, false);
+            engine.update(key, Room::ForNew, &mut |old| {
+                is_over = old.is_some_and(|old| self.has_expired(old));
+                before = old.map(<[u8]>::len);
+                Ok(if is_over { Change::Keep } else { Change::Set(value.to_vec()) })
+            })?;
+            drop(turn);
+            if !is_over {
+                self.settle(place, key, before, Some(value.len()));
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if these bytes have an expiry that is past.
+    fn has_expired(&self, bytes: &[u8]) -> bool {
+        split(bytes).is_some_and(|(expiry, _)| is_over(expiry, self.time.now()))
+    }
+
+    /// Takes the turn of `key`, if there are turns, and keeps what has expired of its hash.
+    pub(super) fn turn(&self, key: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
+        let Some(queue) = &self.queue else { return Ok(None) };
+        let h = self.engine().records.hash(key);
+        let turn = queue.turn(h);
+        let mut expiries = Vec::new();
+        self.engine().expiries(h, &mut expiries)?;
+        let now = self.time.now();
+        if expiries.iter().any(|expiry| is_over(*expiry, now)) {
+            self.keep_expired(queue, h, &turn)?;
+        }
+        Ok(Some(turn))
+    }
+
+    /// Moves what has expired of a hash to what is kept; how many entries that were.
+    fn keep_expired(&self, queue: &Queue, h: u64, turn: &MutexGuard<'_, ()>) -> Result<u64> {
+        let mut pairs = Vec::new();
+        self.engine().pairs(h, &mut pairs)?;
+        pairs.retain(|(_, value)| self.has_expired(value));
+        for pair in &pairs {
+            queue.take(&self.handle, h, pair, turn)?;
+            self.note_expired(h, &pair.0, &pair.1);
+        }
+        Ok(pairs.len() as u64)
+    }
+
+    /// Removes the entries of a hash that have expired; how many that were.
+    pub(super) fn remove_expired(&self, h: u64) -> Result<u64> {
+        if let Some(queue) = &self.queue {
+            return self.keep_expired(queue, h, &queue.turn(h));
+        }
+        let mut removed = 0;
+        self.engine().remove_expired(h, self.time.now(), &mut |key, value| {
+            removed += 1;
+            self.note_expired(h, key, value);
+        })?;
+        Ok(removed)
     }
 
     /// Reserves a place for a change of `key`, whose value gets so many bytes, if that is known.
@@ -120,7 +190,7 @@ impl Inner {
     fn evict(&self, bounds: &Bounds) -> Result<bool> {
         let Some(order) = &bounds.order else { return Ok(false) };
         let Some(h) = order.victim() else { return Ok(false) };
-        match self.engine().evict(h, bounds.has_bytes()) {
+        match self.evict_one(bounds, h) {
             Ok(Some(bytes)) => {
                 bounds.add(-1, -(bytes as i64));
                 self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -138,6 +208,17 @@ impl Inner {
                 Err(e)
             }
         }
+    }
+
+    /// Removes one entry of a hash; its bytes, if there is one.
+    fn evict_one(&self, bounds: &Bounds, h: u64) -> Result<Option<u64>> {
+        let Some(queue) = &self.queue else { return self.engine().evict(h, bounds.has_bytes()) };
+        let turn = queue.turn(h);
+        let mut pairs = Vec::new();
+        self.engine().pairs(h, &mut pairs)?;
+        let Some(pair) = pairs.first() else { return Ok(None) };
+        queue.take(&self.handle, h, pair, &turn)?;
+        Ok(Some(self.bytes(bounds, &pair.0, Some(pair.1.len())) as u64))
     }
 
     /// Takes note that an entry was removed because it has expired.
@@ -175,6 +256,7 @@ impl Inner {
         engine.batch(|| {
             engine.each_unit(&mut |slots| {
                 for (h, _) in slots {
+                    let _turn = self.queue.as_ref().map(|queue| queue.turn(*h));
                     while let Some(bytes) = engine.evict(*h, bounds.has_bytes())? {
                         bounds.add(-1, -(bytes as i64));
                         if let Some(order) = &bounds.order {

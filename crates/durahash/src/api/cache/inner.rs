@@ -7,6 +7,8 @@
 //! | 0 | the latest time that the cache has seen, in milliseconds since 1970 |
 //! | 1, 2 | the bounds of entries and of bytes, if they were set |
 //! | 3 | the name of the policy, if it was set |
+//! | 4 | 1, if it has what was evicted or has expired |
+//! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +17,7 @@ use durahash_media::{ErrorKind, Result};
 
 use super::super::map::Map;
 use super::bounds::{Bounds, NONE};
+use super::queue::Queue;
 use crate::cache::Policy;
 use crate::cache::clock::Time;
 use crate::engine::data::Type;
@@ -33,6 +36,7 @@ const TIME: u64 = 0;
 const MAX_ENTRIES: u64 = 1;
 const MAX_BYTES: u64 = 2;
 const POLICY: u64 = 3;
+const KEEPS: u64 = 4;
 /// Milliseconds after which the time is stored again.
 const TIME_EVERY: u64 = 1000;
 
@@ -55,7 +59,7 @@ pub(super) struct Counts {
 pub(crate) struct Inner {
     pub(super) handle: Handle<Single>,
     /// The map beside that of the cache; a pool that is only read may have none.
-    beside: Option<Map<u64, [u8]>>,
+    pub(super) beside: Option<Map<u64, [u8]>>,
     pub(super) time: Time,
     /// The time that was stored last.
     stored: AtomicU64,
@@ -63,6 +67,8 @@ pub(crate) struct Inner {
     pub(super) expires: AtomicBool,
     /// None where the cache may grow without, and where it is only read.
     pub(super) bounds: Option<Bounds>,
+    /// Entries that went by themselves, if they are kept.
+    pub(super) queue: Option<Queue>,
     /// How many entries were removed since the open: evicted, and because they had expired.
     pub(super) evicted: AtomicU64,
     pub(super) expired: AtomicU64,
@@ -84,12 +90,15 @@ impl Inner {
             stored: AtomicU64::new(stored),
             expires: AtomicBool::new(true),
             bounds: None,
+            queue: None,
             evicted: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             round: Mutex::default(),
         };
         if !handle.pool().store.is_read_only() {
             inner.bounds = inner.bounds(options)?;
+            let keeps = inner.setting(KEEPS, options.keep_evicted.then_some(1))?;
+            inner.queue = inner.beside.clone().filter(|_| keeps.is_some()).map(Queue::new);
         }
         Ok(inner)
     }

@@ -2,6 +2,7 @@
 
 // From low to high.
 mod bounds;
+mod queue;
 
 pub(crate) mod inner;
 
@@ -13,6 +14,7 @@ mod sweep;
 mod guard;
 pub(crate) mod iter;
 
+pub(crate) mod gone;
 mod write;
 
 use std::borrow::Borrow;

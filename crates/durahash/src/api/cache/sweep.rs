@@ -85,10 +85,7 @@ impl Inner {
         // Read after the expiries: a value that is stored meanwhile has another one.
         let now = self.time.now();
         if expiries.iter().any(|expiry| is_over(*expiry, now)) {
-            engine.remove_expired(h, now, &mut |key, value| {
-                counts.expired += 1;
-                self.note_expired(h, key, value);
-            })?;
+            counts.expired += self.remove_expired(h)?;
         }
         Ok(())
     }

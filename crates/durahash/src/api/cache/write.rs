@@ -24,6 +24,12 @@ fn write<V: Data + ?Sized>(expiry: u64, value: &V::Ref, out: &mut Vec<u8>) {
     out.extend_from_slice(V::bytes(value, &mut V::Buffer::default()));
 }
 
+/// The expiry and the value of bytes, if they are one.
+fn decode<V: Data + ?Sized>(bytes: &[u8]) -> Option<(u64, V::Owned)> {
+    let (expiry, value) = split(bytes)?;
+    V::from_bytes(value).map(|value| (expiry, value))
+}
+
 /// The change to this value with its expiry.
 fn set<V: Data + ?Sized>(expiry: u64, value: &V::Ref) -> Change<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -101,38 +107,46 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         room: Room,
         f: impl FnOnce(Option<(u64, V::Owned)>, u64) -> (Change<Vec<u8>>, R),
     ) -> Result<R> {
-        let (mut done, mut sizes) = (None, (None, None));
         let inner = &*self.inner;
         let mut buffer = K::Buffer::default();
         let bytes = K::bytes(key, &mut buffer);
-        let place = self.map.handle.run(|_| inner.place(bytes, room, None))?;
-        self.map.update_in(key, room, |old| {
-            let now = inner.time.now();
-            let decoded = old.as_deref().map(|bytes| {
-                let (expiry, value) = split(bytes)?;
-                V::from_bytes(value).map(|value| (expiry, value))
-            });
-            let live = match decoded {
-                // Bytes that are no value: nothing is changed.
-                Some(None) => return Change::Keep,
-                found => found.flatten().filter(|(expiry, _)| !is_over(*expiry, now)),
-            };
-            let (change, result) = f(live, now);
-            if let Change::Set(bytes) = &change {
-                inner.notes(split(bytes).map_or(NEVER, |(expiry, _)| expiry));
+        let (mut f, mut done) = (Some(f), None);
+        loop {
+            let (place, turn) = self
+                .map
+                .handle
+                .run(|_| Ok((inner.place(bytes, room, None)?, inner.turn(bytes)?)))?;
+            let (mut sizes, mut is_late) = ((None, None), false);
+            self.map.update_in(key, room, |old| {
+                let now = inner.time.now();
+                let found = match old.as_deref().map(decode::<V>) {
+                    // Bytes that are no value: nothing is changed.
+                    Some(None) => return Change::Keep,
+                    found => found.flatten(),
+                };
+                let live = found.filter(|(expiry, _)| !is_over(*expiry, now));
+                // What has expired since the turn began is kept first.
+                is_late = turn.is_some() && live.is_none() && old.is_some();
+                let Some(f) = f.take_if(|_| !is_late) else { return Change::Keep };
+                let (change, result) = f(live, now);
+                let before = old.map(|bytes| bytes.len());
+                let after = match &change {
+                    Change::Keep => before,
+                    Change::Set(bytes) => {
+                        inner.notes(split(bytes).map_or(NEVER, |(expiry, _)| expiry));
+                        Some(bytes.len())
+                    }
+                    Change::Remove => None,
+                };
+                (sizes, done) = ((before, after), Some(result));
+                change
+            })?;
+            drop(turn);
+            if !is_late {
+                inner.settle(place, bytes, sizes.0, sizes.1);
+                return done.ok_or_else(no_value);
             }
-            let before = old.map(|bytes| bytes.len());
-            let after = match &change {
-                Change::Keep => before,
-                Change::Set(bytes) => Some(bytes.len()),
-                Change::Remove => None,
-            };
-            sizes = (before, after);
-            done = Some(result);
-            change
-        })?;
-        inner.settle(place, bytes, sizes.0, sizes.1);
-        done.ok_or_else(no_value)
+        }
     }
 
     /// Changes the value of `key` as `f` says of the one that it has; returns the value that it has then. An entry
