@@ -21,6 +21,7 @@
 //! - [`Map`] has one value for each key, [`MultiMap`] any number of them. The types of keys and values are those of
 //!   [`Data`]: numbers, `bool`, `char`, tuples of them, arrays of bytes, `[u8]` and `str`; structs by the features
 //!   `zerocopy` and `serde`. A map is fastest if both are words.
+//! - [`Cache`] is a map that forgets: entries expire, and go where it has a bound.
 //! - [`AnyMap`] and [`AnyMultiMap`] open pools whose types are known at run time.
 //!
 //! Every operation takes `&self`; clones of a map are handles of one pool. One process at a time has a pool open for

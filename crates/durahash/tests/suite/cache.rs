@@ -652,6 +652,38 @@ fn threads_lose_nothing_of_what_goes() {
     }
 }
 
+/// The last handle ends what goes on beside the operations before another first one begins: what went has one number
+/// throughout, and counts are right.
+#[test]
+fn handles_come_and_go() {
+    const THREADS: u64 = 4;
+    const OPENS: u64 = 25;
+    const PUTS: u64 = 4;
+    let pool: Pool = Options::new().in_memory().unwrap();
+    let keeps = Options::new().max_entries(10).keep_evicted(true);
+    drop(pool.create::<Cache<u64, u64>>("cache", &keeps).unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let pool = &pool;
+            scope.spawn(move || {
+                for open in 0..OPENS {
+                    let cache: Cache<u64, u64> = pool.open("cache").unwrap();
+                    for put in 0..PUTS {
+                        let key = (thread * OPENS + open) * PUTS + put;
+                        cache.put(&key, &key).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let cache: Cache<u64, u64> = pool.open("cache").unwrap();
+    let gone = cache.evicted().map(|gone| gone.unwrap().value);
+    let all: BTreeSet<_> = cache.iter().map(|pair| pair.unwrap().1).chain(gone).collect();
+    assert!(all.into_iter().eq(0..THREADS * OPENS * PUTS));
+    assert_eq!(cache.len().unwrap(), 10);
+    assert_sound(&cache);
+}
+
 /// Threads that touch entries, beside a sweep that never rests: what is kept alive stays, and what is not goes.
 #[test]
 fn a_sweep_takes_nothing_that_was_touched() {

@@ -1,6 +1,7 @@
 //! The time from the first handle of a cache to the last: its sweep, and what it leaves in the pool.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use durahash_media::Result;
@@ -15,32 +16,41 @@ use crate::engine::settings::CacheOptions;
 pub(super) struct Guard {
     pub(super) inner: Arc<Inner>,
     sweeper: Mutex<Option<Sweeper>>,
+    ended: AtomicBool,
 }
 
 impl Guard {
-    /// That of the cache, which is made for the first handle.
+    /// That of the cache, which is made for the first handle, when one before has ended.
     pub(super) fn of(handle: &Handle<Single>, options: &CacheOptions) -> Result<Arc<Self>> {
-        let map = handle.engine.number();
-        let mut all = handle.pool().shared();
-        let known = all.get(&map).and_then(Weak::upgrade);
-        if let Some(Ok(guard)) = known.map(Arc::downcast) {
-            return Ok(guard);
+        let (pool, map) = (handle.pool(), handle.engine.number());
+        let mut all = pool.shared();
+        while let Some(known) = all.get(&map) {
+            if let Some(Ok(guard)) = known.upgrade().map(Arc::downcast) {
+                return Ok(guard);
+            }
+            drop(all);
+            pool.store.wait();
+            all = pool.shared();
         }
         let inner = Arc::new(Inner::open(handle, options)?);
         if let Some(bounds) = &inner.bounds {
             inner.shrink(bounds)?;
         }
-        let sweeps = options.sweep && !handle.pool().store.is_read_only();
+        let sweeps = options.sweep && !pool.store.is_read_only();
         let sweeper = if sweeps { Sweeper::start(Arc::clone(&inner)) } else { None };
-        let guard = Arc::new(Guard { inner, sweeper: Mutex::new(sweeper) });
+        let (sweeper, ended) = (Mutex::new(sweeper), AtomicBool::new(false));
+        let guard = Arc::new(Guard { inner, sweeper, ended });
         let weak: Weak<Self> = Arc::downgrade(&guard);
         all.insert(map, weak as Weak<dyn Any + Send + Sync>);
         Ok(guard)
     }
 
-    /// Ends what goes on beside the operations, and leaves in the pool what the next open needs.
+    /// Ends what goes on beside the operations, leaves in the pool what the next open needs, and makes way for it.
     pub(super) fn end(&self) -> Result<()> {
-        let pool = self.inner.handle.pool();
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (pool, map) = (self.inner.handle.pool(), self.inner.handle.engine.number());
         let sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Err(e) = pool.check_process() {
             // The thread is its parent's.
@@ -50,10 +60,10 @@ impl Guard {
         if let Some(sweeper) = sweeper {
             sweeper.end();
         }
-        if pool.store.is_read_only() {
-            return Ok(());
-        }
-        self.inner.store_time(true)
+        let is_read_only = pool.store.is_read_only();
+        let stored = if is_read_only { Ok(()) } else { self.inner.store_time(true) };
+        pool.shared().remove(&map);
+        stored
     }
 }
 

@@ -98,7 +98,8 @@ impl Inner {
         if !handle.pool().store.is_read_only() {
             inner.bounds = inner.bounds(options)?;
             let keeps = inner.setting(KEEPS, options.keep_evicted.then_some(1))?;
-            inner.queue = inner.beside.clone().filter(|_| keeps.is_some()).map(Queue::new);
+            let beside = inner.beside.clone().filter(|_| keeps.is_some());
+            inner.queue = beside.map(Queue::new).transpose()?;
         }
         Ok(inner)
     }

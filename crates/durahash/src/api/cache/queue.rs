@@ -34,10 +34,15 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(beside: Map<u64, [u8]>) -> Self {
+    pub(super) fn new(beside: Map<u64, [u8]>) -> Result<Self> {
         let open = u64::from(beside.handle.engine.store.facts().epoch) + 1;
         let turns = (0..1 << TURN_BITS).map(|_| Mutex::default()).collect();
-        Queue { beside, next: AtomicU64::new(open << OPEN_SHIFT), turns }
+        let mut next = open << OPEN_SHIFT;
+        // The cache may have been open before in this open of the pool.
+        for id in beside.keys() {
+            next = next.max(id? + 1);
+        }
+        Ok(Queue { beside, next: AtomicU64::new(next), turns })
     }
 
     /// Waits until no other thread changes an entry of this hash.
