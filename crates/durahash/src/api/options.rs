@@ -350,8 +350,7 @@ impl Options {
         /// The most entries of a [`Cache`](crate::Cache), beyond which it [evicts](Options::eviction). The pool keeps it: an
         /// open that does not set it has the last one. `u64::MAX` is none, as before one is set.
         ///
-        /// No more are stored at any time, whatever threads do at once, but for one more for a moment where a key is
-        /// removed while it gets a new value. Entries that have expired count until they are removed. An open for
+        /// No more are stored at any time, whatever threads do at once. Entries that have expired count until they are removed. An open for
         /// writing of a cache with a bound reads all of its buckets, and evicts what is over.
         ///
         /// ```

@@ -139,7 +139,8 @@ impl Pool {
         T::numbered(&self.pool, map, &options.settings)
     }
 
-    /// Opens a map. It is open once, whatever number of handles it has.
+    /// Opens a map. It is open once, whatever number of handles it has. A [`Cache`](crate::Cache) has the bounds that the
+    /// pool keeps; [`open_or_create`](Pool::open_or_create) sets others, if it has no handle yet.
     ///
     /// # Errors
     /// [`NoMap`](crate::ErrorKind::NoMap); [`Types`](crate::ErrorKind::Types) and

@@ -41,7 +41,7 @@ impl Clock {
         Clock::default()
     }
 
-    /// A clock that stands at so many milliseconds since 1970 until it is set. Clones are the same clock.
+    /// A clock that stands at so many milliseconds since 1970 until it is moved on. Clones are the same clock.
     #[must_use]
     pub fn manual(millis: u64) -> Self {
         Clock { manual: Some(Arc::new(AtomicU64::new(millis))) }

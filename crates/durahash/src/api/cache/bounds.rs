@@ -1,8 +1,8 @@
 //! How much a cache stores, and how much it may.
 //!
 //! An insert reserves its place before it is made, and evicts until it gets one. So no more is stored than the bounds
-//! say, whatever threads do at once; but for a key that another thread removes while it is given a new value, which
-//! counts when it was put, and makes room then.
+//! say, whatever threads do at once; but for a value that a closure makes longer, which counts when it is stored, and
+//! makes room then.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,6 +10,7 @@ use durahash_media::{Error, Limit};
 
 use crate::cache::Policy;
 use crate::cache::policy::Evict;
+use crate::index::Room;
 
 /// A bound that is none.
 pub(super) const NONE: u64 = u64::MAX;
@@ -28,6 +29,15 @@ pub(super) struct Bounds {
 /// A bound as a number that sums are compared with.
 fn signed(bound: u64) -> i64 {
     bound.try_into().unwrap_or(i64::MAX)
+}
+
+/// Adds to a count that never is more than `max` by that; returns what was added, if there was room.
+fn add_up_to(count: &AtomicI64, more: i64, max: i64) -> Option<i64> {
+    let sum = |now: i64| now.checked_add(more).filter(|sum| *sum <= max);
+    if more != 0 {
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).ok()?;
+    }
+    Some(more)
 }
 
 impl Bounds {
@@ -77,14 +87,11 @@ impl Bounds {
 
     /// Reserves a place, if there is room.
     pub(super) fn reserve(&self, entries: i64, bytes: i64) -> Option<Place<'_>> {
-        let add = |count: &AtomicI64, more: i64, max: i64| {
-            more == 0 || count.fetch_add(more, Ordering::Relaxed) + more <= max
-        };
-        let has_room =
-            add(&self.entries, entries, self.max_entries) & add(&self.bytes, bytes, self.max_bytes);
-        // One that is not returned is given back here.
-        let place = Place { bounds: self, entries, bytes };
-        has_room.then_some(place)
+        let mut place = Place { bounds: self, entries: 0, bytes: 0 };
+        // What is added when there is no room for the other is given back with the place.
+        place.entries = add_up_to(&self.entries, entries, self.max_entries)?;
+        place.bytes = add_up_to(&self.bytes, bytes, self.max_bytes)?;
+        Some(place)
     }
 
     /// True if an entry of so many bytes has room where there is no other.
@@ -112,6 +119,16 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// True if it is that of a new entry.
+    pub(super) fn is_new(&self) -> bool {
+        self.entries > 0
+    }
+
+    /// The room that a change may take, which may take `room` if it has a place for that.
+    pub(super) fn room(place: &Option<Self>, room: Room) -> Room {
+        if place.as_ref().is_none_or(Self::is_new) { room } else { Room::None }
+    }
+
     /// Gives it up for so much that is more, or less, than before.
     pub(super) fn settle(mut self, entries: i64, bytes: i64) {
         self.bounds.add(entries - self.entries, bytes - self.bytes);

@@ -34,37 +34,33 @@ impl Inner {
         }
     }
 
-    /// Makes `value`, which has its expiry, the value of `key`.
+    /// Makes `value`, which has its expiry, the value of `key`. It comes too late where a key that was there is gone, for
+    /// which no place is reserved, and where the old value has expired and is still to be kept: then all begins again.
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let engine = self.engine();
-        if self.queue.is_some() {
-            return self.put_in_turn(key, value);
-        }
-        let Some(bounds) = &self.bounds else {
-            return engine.change(key, Some(value), Rule::Always, None).map(drop);
-        };
-        let place = self.place(key, Room::ForNew, Some(value.len()))?;
-        let mut before = Vec::new();
-        let old = (bounds.has_bytes() && engine.records.cell.is_none()).then_some(&mut before);
-        let (_, had) = engine.change(key, Some(value), Rule::Always, old)?;
-        self.settle(place, key, had.then_some(before.len()), Some(value.len()));
-        Ok(())
-    }
-
-    /// The same where what has expired is kept: it is not written over.
-    fn put_in_turn(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let engine = self.engine();
         loop {
             let place = self.place(key, Room::ForNew, Some(value.len()))?;
+            if self.queue.is_none() && place.as_ref().is_none_or(Place::is_new) {
+                let mut before = Vec::new();
+                let reads = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
+                let old = (reads && engine.records.cell.is_none()).then_some(&mut before);
+                let (_, had) = engine.change(key, Some(value), Rule::Always, old)?;
+                self.settle(place, key, had.then_some(before.len()), Some(value.len()));
+                return Ok(());
+            }
             let turn = self.turn(key)?;
-            let (mut before, mut is_over) = (None, false);
-            engine.update(key, Room::ForNew, &mut |old| {
-                is_over = old.is_some_and(|old| self.has_expired(old));
+            let room = Place::room(&place, Room::ForNew);
+            let (mut before, mut is_late) = (None, false);
+            engine.update(key, room, &mut |old| {
                 before = old.map(<[u8]>::len);
-                Ok(if is_over { Change::Keep } else { Change::Set(value.to_vec()) })
+                is_late = match old {
+                    Some(old) => turn.is_some() && self.has_expired(old),
+                    None => room == Room::None,
+                };
+                Ok(if is_late { Change::Keep } else { Change::Set(value.to_vec()) })
             })?;
             drop(turn);
-            if !is_over {
+            if !is_late {
                 self.settle(place, key, before, Some(value.len()));
                 return Ok(());
             }
@@ -162,7 +158,7 @@ impl Inner {
                 (None, None) => {}
             }
         }
-        // The change is made. Who cannot evict now leaves it to the next insert.
+        // A closure may have made a value longer. Who cannot evict now leaves it to the next insert.
         let _ = self.shrink(bounds);
     }
 

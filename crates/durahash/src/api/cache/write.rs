@@ -7,6 +7,7 @@ use durahash_media::Result;
 
 use super::super::map::with_scratch;
 use super::Cache;
+use super::bounds::Place;
 use crate::cache::clock::millis_of;
 use crate::engine::data::{Data, no_value};
 use crate::engine::expiry::{NEVER, is_over, split};
@@ -116,8 +117,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                 .map
                 .handle
                 .run(|_| Ok((inner.place(bytes, room, None)?, inner.turn(bytes)?)))?;
+            let may_insert = Place::room(&place, room);
             let (mut sizes, mut is_late) = ((None, None), false);
-            self.map.update_in(key, room, |old| {
+            self.map.update_in(key, may_insert, |old| {
                 let now = inner.time.now();
                 let found = match old.as_deref().map(decode::<V>) {
                     // Bytes that are no value: nothing is changed.
@@ -125,8 +127,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                     found => found.flatten(),
                 };
                 let live = found.filter(|(expiry, _)| !is_over(*expiry, now));
-                // What has expired since the turn began is kept first.
-                is_late = turn.is_some() && live.is_none() && old.is_some();
+                // What has expired since the turn began is kept first; what has gone needs a place.
+                is_late = live.is_none()
+                    && if old.is_some() { turn.is_some() } else { may_insert != room };
                 let Some(f) = f.take_if(|_| !is_late) else { return Change::Keep };
                 let (change, result) = f(live, now);
                 let before = old.map(|bytes| bytes.len());
