@@ -683,7 +683,8 @@ fn handles_come_and_go() {
     assert_sound(&cache);
 }
 
-/// Threads that touch entries, beside a sweep that never rests: what is kept alive stays, and what is not goes.
+/// Threads that touch entries, beside a sweep that never rests and a reader: what is kept alive is there all the time, and
+/// what is not goes.
 #[test]
 fn a_sweep_takes_nothing_that_was_touched() {
     const KEYS: u64 = 64;
@@ -699,6 +700,13 @@ fn a_sweep_takes_nothing_that_was_touched() {
                     cache.step().unwrap();
                 }
             });
+            let reader = scope.spawn(|| {
+                while cache.len().unwrap() > KEYS {
+                    for key in 0..KEYS {
+                        assert!(cache.contains_key(&key).unwrap(), "{design}: {key}");
+                    }
+                }
+            });
             for _ in 0..20 {
                 for key in 0..KEYS {
                     assert!(cache.touch(&key, 10 * MILLI).unwrap(), "{design}: {key}");
@@ -706,6 +714,7 @@ fn a_sweep_takes_nothing_that_was_touched() {
                 clock.advance(9 * MILLI);
             }
             sweeper.join().unwrap();
+            reader.join().unwrap();
         });
         for key in 0..2 * KEYS {
             assert_eq!(cache.get(&key).unwrap(), (key < KEYS).then_some(key), "{design}");

@@ -52,6 +52,11 @@ use crate::index::Finding;
 /// in the background ([`Options::sweep`](crate::Options::sweep)), which takes a bounded share of one core: at most a
 /// quarter, and less than a hundredth where little expires.
 ///
+/// **Bounds.** With [`Options::max_entries`](crate::Options::max_entries) or
+/// [`max_bytes_used`](crate::Options::max_bytes_used) an insert that finds no room evicts, as
+/// [`eviction`](crate::Options::eviction) says. An eviction is a removal: durable, and at one instant. A lookup that finds its key tells the policy, in
+/// DRAM, without a lock. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
+///
 /// **Time** is in milliseconds. A cache asks the system for the time of day at its open, and counts on from there by a clock
 /// that nobody sets. An open begins no earlier than the latest time that the cache has seen: of that the pool has a
 /// copy, made by a close, and once a second while entries expire. So a clock that is set back revives nothing; but for what expired in the last

@@ -289,7 +289,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         self.map.handle.run(|_| self.inner.clear())
     }
 
-    /// Lets the entry of `key` expire after `lifetime`, whatever was set before; false where there is no entry.
+    /// Lets the entry of `key` expire after `lifetime`, whatever was set before; false where there is no entry. The entry is
+    /// written anew.
     ///
     /// **Durability** and **Concurrency.** As [`update`](Cache::update). The lifetime begins with the change.
     ///
