@@ -29,7 +29,15 @@ fn hits_are_counted() {
     let looped = Trace::loops(1000);
     let counted = [(&zipf, 50), (&zipf, 500), (&scans, 500), (&looped, 250)];
     let counted = counted.map(|(trace, size)| all(trace, size));
-    assert_eq!(counted, [const { [0; 8] }; 4]);
+    assert_eq!(
+        counted,
+        [
+            [22625, 16983, 19705, 20244, 14176, 16557, 22577, 26751],
+            [35061, 32180, 34041, 34310, 29563, 31973, 35246, 39406],
+            [18355, 14522, 18398, 17884, 12659, 14367, 18484, 21607],
+            [1513, 0, 19, 0, 181, 0, 362, 2250],
+        ]
+    );
 }
 
 #[test]
@@ -41,6 +49,5 @@ fn no_policy_is_better_than_the_optimum_and_all_hit_where_everything_fits() {
         assert!(hits.iter().all(|hits| *hits <= optimum), "{size}: {hits:?} {optimum}");
     }
     let most = (trace.lookups.len() - trace.keys) as u64;
-    // The window and the protected part of W-TinyLFU have sizes of their own, also there.
     assert!(all(&trace, trace.keys).iter().all(|hits| *hits == most));
 }
