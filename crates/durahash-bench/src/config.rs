@@ -174,7 +174,7 @@ impl Config {
             "emulated media have no log".into()
         } else if self.graph.is_some() && !self.has(Suite::Duplicates) {
             format!("a graph is for the suite {}", Suite::Duplicates)
-        } else if !(self.traces.is_empty() && self.zipf.is_empty()) && !self.has(Suite::Cache) {
+        } else if !self.has(Suite::Cache) && self.traces.len() + self.zipf.len() > 0 {
             format!("traces and exponents are for the suite {}", Suite::Cache)
         } else if !self.zipf.iter().all(|exponent| (0.0..=10.0).contains(exponent)) {
             "exponents of Zipf's law are from 0 to 10".into()

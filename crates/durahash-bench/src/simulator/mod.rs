@@ -89,3 +89,6 @@ impl Cache for Evicting {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,7 +55,7 @@ impl Trace {
         let part = (keys / 20).max(1) as usize;
         let mut scanned = 0;
         let lookups = (0..keys as usize * LOOKUPS).map(|i| {
-            if i / part % 2 == 0 {
+            if (i / part).is_multiple_of(2) {
                 return zipf.draw(&mut random);
             }
             scanned += 1;

@@ -4,7 +4,7 @@
 //! remembered; a cell is empty or has the age in which it came, from 1 to 15, below its bits. What is eight ages old is
 //! forgotten, and its cell used again.
 
-use super::cells::{parent, place};
+use super::growing::{parent, place};
 
 const CELLS: usize = 8;
 const AGES: usize = 8;

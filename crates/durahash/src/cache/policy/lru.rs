@@ -8,13 +8,13 @@ use super::sharded::Queues;
 pub(super) struct Lru(Queue);
 
 impl Queues for Lru {
-    const HITS: u8 = 1;
+    type Table = Cells<1>;
 
-    fn insert(&mut self, hash: u64, _cells: &Cells) {
+    fn insert(&mut self, hash: u64, _cells: &Self::Table) {
         self.0.push(hash);
     }
 
-    fn pop(&mut self, cells: &Cells) -> Option<u64> {
+    fn pop(&mut self, cells: &Self::Table) -> Option<u64> {
         // Once around all cells are 0, unless they are hit all the while.
         for _ in 0..self.0.len() {
             let hash = self.0.pop()?;

@@ -1,6 +1,5 @@
 //! Any entry.
 
-use super::cells::Cells;
 use super::queue::Queue;
 use super::sharded::Queues;
 
@@ -11,13 +10,13 @@ pub(super) struct Random {
 }
 
 impl Queues for Random {
-    const HITS: u8 = 0;
+    type Table = ();
 
-    fn insert(&mut self, hash: u64, _cells: &Cells) {
+    fn insert(&mut self, hash: u64, _table: &()) {
         self.entries.push(hash);
     }
 
-    fn pop(&mut self, _cells: &Cells) -> Option<u64> {
+    fn pop(&mut self, _table: &()) -> Option<u64> {
         if self.entries.len() == 0 {
             return None;
         }

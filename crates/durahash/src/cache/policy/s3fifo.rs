@@ -13,6 +13,8 @@ use super::sharded::Queues;
 const SMALL_PART: usize = 10;
 /// Hits with which an entry leaves the small queue for the main one.
 const HITS_TO_STAY: u8 = 2;
+/// The most hits that count.
+const HITS_MAX: u8 = 3;
 
 #[derive(Default)]
 pub(super) struct S3Fifo {
@@ -22,9 +24,9 @@ pub(super) struct S3Fifo {
 }
 
 impl Queues for S3Fifo {
-    const HITS: u8 = 3;
+    type Table = Cells<HITS_MAX>;
 
-    fn insert(&mut self, hash: u64, _cells: &Cells) {
+    fn insert(&mut self, hash: u64, _cells: &Self::Table) {
         if self.ghost.take(hash) {
             self.main.push(hash);
         } else {
@@ -32,9 +34,10 @@ impl Queues for S3Fifo {
         }
     }
 
-    fn pop(&mut self, cells: &Cells) -> Option<u64> {
-        // Once around the small queue is empty, and after three times all cells are 0, unless they are hit all the while.
-        for _ in 0..(1 + usize::from(Self::HITS)) * self.len() {
+    fn pop(&mut self, cells: &Self::Table) -> Option<u64> {
+        // After once around the small queue and three times around the main one all cells are 0, unless they are hit all
+        // the while.
+        for _ in 0..(1 + usize::from(HITS_MAX)) * self.len() {
             if self.small.len() > self.len() / SMALL_PART || self.main.len() == 0 {
                 let hash = self.small.pop()?;
                 let cell = cells.cell(hash);

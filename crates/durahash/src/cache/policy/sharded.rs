@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::cells::Cells;
 use super::evict::Evict;
 use super::gone::Gone;
+use super::table::Table;
 
 /// The fewest entries of a shard: a policy over a few has other hit rates.
 const SHARD_MIN: u64 = 4096;
@@ -17,14 +17,14 @@ const GONE_MIN: usize = 16;
 
 /// The queues of a policy: what is in them, and in which order it goes. Each entry has one node.
 pub(super) trait Queues: Default + Send {
-    /// The most that a hit raises the cell of an entry to.
-    const HITS: u8;
+    /// What hits leave behind.
+    type Table: Table;
 
     /// A new entry.
-    fn insert(&mut self, hash: u64, cells: &Cells);
+    fn insert(&mut self, hash: u64, table: &Self::Table);
 
     /// Takes the next to go.
-    fn pop(&mut self, cells: &Cells) -> Option<u64>;
+    fn pop(&mut self, table: &Self::Table) -> Option<u64>;
 
     fn len(&self) -> usize;
 
@@ -48,8 +48,8 @@ struct Inner<Q> {
     gone: Gone,
 }
 
-pub(super) struct Sharded<Q> {
-    cells: Cells,
+pub(super) struct Sharded<Q: Queues> {
+    table: Q::Table,
     /// A power of two of them.
     shards: Box<[Shard<Q>]>,
     turn: AtomicUsize,
@@ -59,20 +59,19 @@ impl<Q: Queues> Sharded<Q> {
     pub(super) fn new(entries: u64) -> Self {
         let shards = 1 << (entries / SHARD_MIN).clamp(1, SHARDS_MAX).ilog2();
         Sharded {
-            cells: Cells::new(),
+            table: Q::Table::new(),
             shards: (0..shards).map(|_| Shard::default()).collect(),
             turn: AtomicUsize::new(0),
         }
     }
 
-    /// By the highest bits, which the cells do not go by.
+    /// By the highest bits, which the tables do not go by.
     fn shard(&self, hash: u64) -> &Shard<Q> {
         &self.shards[((u128::from(hash) * self.shards.len() as u128) >> 64) as usize]
     }
 
     /// The one of two shards, in turn, that has more: so all stay about as full.
-    fn fuller(&self) -> usize {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+    fn fuller(&self, turn: usize) -> usize {
         let other = turn / self.shards.len() + 1;
         let [one, two] = [turn, turn + other].map(|at| at % self.shards.len());
         let entries = |at: usize| self.shards[at].entries.load(Ordering::Relaxed);
@@ -87,9 +86,9 @@ impl<Q> Shard<Q> {
 }
 
 impl<Q: Queues> Inner<Q> {
-    fn pop(&mut self, cells: &Cells) -> Option<u64> {
+    fn pop(&mut self, table: &Q::Table) -> Option<u64> {
         loop {
-            let hash = self.queues.pop(cells)?;
+            let hash = self.queues.pop(table)?;
             if !self.gone.take(hash) {
                 return Some(hash);
             }
@@ -105,8 +104,7 @@ impl<Q: Queues> Inner<Q> {
 
 impl<Q: Queues> Evict for Sharded<Q> {
     fn hit(&self, hash: u64) {
-        let cell = self.cells.cell(hash);
-        cell.set(Q::HITS.min(cell.value() + 1));
+        self.table.hit(hash);
     }
 
     fn inserted(&self, hash: u64) {
@@ -114,10 +112,10 @@ impl<Q: Queues> Evict for Sharded<Q> {
         let mut inner = shard.lock();
         if inner.gone.take(hash) {
             // Its node is still there. It is as new as one that was hit.
-            self.hit(hash);
+            self.table.hit(hash);
         } else {
-            inner.queues.insert(hash, &self.cells);
-            self.cells.grow(inner.queues.len() * self.shards.len());
+            inner.queues.insert(hash, &self.table);
+            self.table.grow(inner.queues.len() * self.shards.len());
         }
         shard.entries.fetch_add(1, Ordering::Relaxed);
     }
@@ -133,10 +131,12 @@ impl<Q: Queues> Evict for Sharded<Q> {
     }
 
     fn victim(&self) -> Option<u64> {
-        let first = self.fuller();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.table.evicting(turn);
+        let first = self.fuller(turn);
         (0..self.shards.len()).find_map(|i| {
             let shard = &self.shards[(first + i) % self.shards.len()];
-            let hash = shard.lock().pop(&self.cells)?;
+            let hash = shard.lock().pop(&self.table)?;
             shard.entries.fetch_sub(1, Ordering::Relaxed);
             Some(hash)
         })
@@ -147,6 +147,6 @@ impl<Q: Queues> Evict for Sharded<Q> {
             let inner = shard.lock();
             size_of::<Shard<Q>>() + inner.queues.bytes() + inner.gone.bytes()
         };
-        (self.cells.bytes() + self.shards.iter().map(of_shard).sum::<usize>()) as u64
+        (self.table.bytes() + self.shards.iter().map(of_shard).sum::<usize>()) as u64
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Sieve {
 }
 
 impl Queues for Sieve {
-    const HITS: u8 = 1;
+    type Table = Cells<1>;
 
-    fn insert(&mut self, hash: u64, _cells: &Cells) {
+    fn insert(&mut self, hash: u64, _cells: &Self::Table) {
         self.ahead.push(hash);
     }
 
-    fn pop(&mut self, cells: &Cells) -> Option<u64> {
+    fn pop(&mut self, cells: &Self::Table) -> Option<u64> {
         // Once around all cells are 0, unless they are hit all the while.
         for _ in 0..self.len() {
             let hash = self.next()?;

@@ -179,9 +179,9 @@ fn a_scan_evicts_none_of_what_is_hot() {
         });
         let found = (0..ENTRIES / 2).filter(|key| look_up(*key)).count() as u64;
         match policy {
-            Policy::S3Fifo => assert!(found > 450, "{policy}: {found}"),
+            Policy::S3Fifo | Policy::TinyLfu => assert!(found > 450, "{policy}: {found}"),
             Policy::Lru | Policy::Random => assert!(found < 250, "{policy}: {found}"),
-            _ => println!("{policy}: {found}"),
+            _ => {}
         }
     }
 }
