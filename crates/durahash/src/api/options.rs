@@ -380,7 +380,7 @@ impl Options {
         /// ```
         max_bytes_used: u64 => cache_options.max_bytes_used;
 
-        /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place; S3-FIFO unless set. The pool keeps it.
+        /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
         /// What was used is known in DRAM, and begins anew with an open.
         ///
         /// ```

@@ -350,14 +350,15 @@ fn a_compacted_cache_forgets_as_before() {
     assert_eq!(cache.count().unwrap(), 1);
 }
 
-const POLICIES: [Policy; 4] = [Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random];
+const POLICIES: [Policy; 5] =
+    [Policy::TinyLfu, Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random];
 
 /// Under any policy, with entries that expire and chains of equal hashes: never more than the bound, what is given is
 /// what was put last, and the counts are those of what is stored. An open finds the bound, and keeps to it.
 #[test]
 fn a_bound_of_entries_is_kept() {
     const MAX: u64 = 40;
-    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
         let clock = Clock::manual(START);
         let options = options(design, &clock).geometry(CHAINS);
         let bounded = options.clone().max_entries(MAX).eviction(policy);
@@ -429,7 +430,7 @@ fn a_bound_of_bytes_is_kept() {
         let again: Cache<K, V> = options.open_on(Sim::from_image(&image.image(), 1 << 20)).unwrap();
         assert_eq!(again.stats().unwrap().cache.unwrap().bytes_used, stats.bytes_used);
     }
-    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
         let clock = Clock::manual(START);
         let options = options(design, &clock).max_bytes_used(MAX).eviction(policy);
         filled::<u64, [u8]>(&options, Sim::new(1 << 20), |cache, key, dice| {
@@ -455,7 +456,7 @@ fn a_bound_of_bytes_is_kept() {
 #[test]
 fn threads_keep_a_bound() {
     const MAX: u64 = 100;
-    for (&design, policy) in Design::ALL.iter().zip(POLICIES) {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
         let options = Options::new().design(design).seed(7).sweep(false);
         let bounded = options.max_entries(MAX).eviction(policy);
         let cache: Cache<u64, u64> = bounded.in_memory().unwrap();
