@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
 use super::openable::Openable;
+use crate::cache::{self, Clock};
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 use crate::engine::At;
@@ -352,6 +353,94 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         cache: Cache => design_options.cache;
+
+        /// The clock of a [`Cache`](crate::Cache): that of the system unless this sets another, as tests do.
+        ///
+        /// ```
+        /// use durahash::cache::Clock;
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().clock(Clock::manual(0)).in_memory()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        clock: Clock => cache_options.clock;
+
+        /// Has a thread remove what expired from a [`Cache`](crate::Cache) that is open for writing; true unless set.
+        /// Else [`Cache::step`](crate::Cache::step) does it.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().sweep(false).in_memory()?;
+        /// while cache.step()? {}
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        sweep: bool => cache_options.sweep;
+
+        /// The most entries of a [`Cache`](crate::Cache), beyond which it [evicts](Options::eviction). The pool keeps it: an
+        /// open that does not set it has the last one. `u64::MAX` is none, as before one is set.
+        ///
+        /// No more are stored at any time, whatever threads do at once. Entries that have expired count until they are removed. An open for
+        /// writing of a cache with a bound reads all of its buckets, and evicts what is over.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, u64> = Options::new().max_entries(10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &key)?;
+        /// }
+        /// assert_eq!(cache.len()?, 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_entries: u64 => cache_options.max_entries;
+
+        /// The most bytes of all entries of a [`Cache`](crate::Cache), as [`max_entries`](Options::max_entries): 16 for
+        /// each, and those of its record or cell, in which a value has eight more for its expiry. Free space of the pool
+        /// does not count. An open for writing reads all records. A change by a closure makes room when it was made, a
+        /// put before.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, [u8]> = Options::new().max_bytes_used(64 << 10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &[0; 1000])?;
+        /// }
+        /// assert!(cache.stats()?.cache.unwrap().bytes_used.unwrap() <= 64 << 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_bytes_used: u64 => cache_options.max_bytes_used;
+
+        /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
+        /// What was used is known in DRAM, and begins anew with an open.
+        ///
+        /// ```
+        /// use durahash::cache::Policy;
+        /// use durahash::{Cache, ErrorKind, Options};
+        /// let options = Options::new().max_entries(1).eviction(Policy::None);
+        /// let cache: Cache<u64, u64> = options.in_memory()?;
+        /// cache.put(&1, &10)?;
+        /// assert!(matches!(cache.put(&2, &20).unwrap_err().kind(), ErrorKind::Full { .. }));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        eviction: cache::Policy => cache_options.eviction;
+
+        /// Keeps what goes from a [`Cache`](crate::Cache) by itself, evicted or expired, until the caller is
+        /// [done](crate::Cache::done) with it: for those who keep a file for each entry, say. From the open that says so
+        /// on the pool always does. Changes of the cache take turns then, and what goes is written once more.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let options = Options::new().max_entries(1).keep_evicted(true);
+        /// let files: Cache<str, u64> = options.in_memory()?;
+        /// files.put("one", &1)?;
+        /// files.put("two", &2)?;
+        /// for gone in files.evicted() {
+        ///     let gone = gone?;
+        ///     assert_eq!((gone.key.as_str(), gone.value), ("one", 1));
+        ///     files.done(gone.id)?;
+        /// }
+        /// assert_eq!(files.evicted().count(), 0);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        keep_evicted: bool => cache_options.keep_evicted;
     }
 
     /// Creates a pool file at `path`.
@@ -376,7 +465,7 @@ impl Options {
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::New(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -414,7 +503,7 @@ impl Options {
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::Existing(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
@@ -437,7 +526,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref()).and_then(T::new)
+        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref())
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
@@ -456,7 +546,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        open::make(&self.settings, T::REQUIRED, At::Memory).and_then(|(pool, _)| T::new(pool))
+        open::make(&self.settings, T::REQUIRED, At::Memory)
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -480,7 +571,7 @@ impl Options {
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
         let spec = CreateSpec::new(&self.settings, T::REQUIRED)?;
-        open::create_on(medium, &spec).and_then(T::new)
+        open::create_on(medium, &spec).and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Opens the map on any [`Medium`], as [`create_on`](Options::create_on) makes it.
@@ -488,7 +579,8 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::REQUIRED).and_then(T::new)
+        open::open_on(&self.settings, medium, T::REQUIRED)
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,

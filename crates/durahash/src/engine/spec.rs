@@ -51,6 +51,10 @@ impl MapSpec {
     /// The map that is wanted, if one is.
     pub(crate) fn new(settings: &Settings, required: Required) -> Result<Option<Self>> {
         let Some((kind, design)) = required.kind else { return Ok(None) };
+        let is_cache = |(_, value)| matches!(value, Type::Expiring(_));
+        if required.types.is_none() && settings.types.is_some_and(is_cache) {
+            return refused("values expire in a cache only, which has its types at compile time");
+        }
         let Some((key, value)) = required.types.or(settings.types) else {
             return refused("the types of keys and values of a new map are not set");
         };

@@ -4,6 +4,7 @@
 mod any;
 mod backup;
 mod batch;
+mod cache;
 mod cells;
 mod checks;
 mod concurrent;
