@@ -1,6 +1,6 @@
 //! Exact LRU.
 
-use super::Cache;
+use super::cache::Cache;
 use super::list::Lists;
 
 pub(super) struct Lru {

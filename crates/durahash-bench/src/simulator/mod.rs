@@ -2,17 +2,19 @@
 //! clock, and no values: a key that is not found is inserted, as a cache does that reads it from elsewhere.
 
 // From low to high.
+mod cache;
 mod list;
-mod optimum;
 pub(crate) mod traces;
 
 mod lru;
+mod optimum;
 mod tiny_lfu;
 
 use durahash::policy::{Evict, Policy};
 use durahash_media::hash::WordMix;
 
 use crate::named::named;
+use cache::Cache;
 use lru::Lru;
 use optimum::Optimum;
 use tiny_lfu::TinyLfu;
@@ -27,13 +29,7 @@ named! {
     }
 }
 
-/// A cache that is simulated.
-trait Cache {
-    /// Looks up a key of the trace, by its number, and inserts it if it is not there; true if it was.
-    fn access(&mut self, key: u32) -> bool;
-}
-
-/// A hit or miss for each lookup, counted; and the bytes of DRAM that the policy takes in the end, where that is known.
+/// The lookups that found their key, and the bytes of DRAM that the policy takes in the end, where that is known.
 pub(crate) struct Counted {
     pub(crate) hits: u64,
     pub(crate) bytes: Option<u64>,

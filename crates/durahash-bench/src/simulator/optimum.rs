@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::Cache;
+use super::cache::Cache;
 use super::traces::Trace;
 
 pub(super) struct Optimum {

@@ -5,7 +5,7 @@
 
 use durahash_media::hash::WordMix;
 
-use super::Cache;
+use super::cache::Cache;
 use super::list::Lists;
 
 const ROWS: usize = 4;
