@@ -495,21 +495,28 @@ fn threads_keep_a_bound() {
 
 /// Is told of calls into the medium, and keeps what a kill before each of them leaves, while it is asked to.
 #[derive(Clone, Default)]
-struct Kills(Arc<Mutex<(bool, Option<Sim>, Vec<Vec<u64>>)>>);
+struct Kills(Arc<Mutex<Held>>);
+
+#[derive(Default)]
+struct Held {
+    is_asked: bool,
+    sim: Option<Sim>,
+    images: Vec<Vec<u64>>,
+}
 
 impl Kills {
     fn watch(&self, sim: &Sim) {
         sim.set_hook(Box::new(self.clone()));
-        self.0.lock().unwrap().1 = Some(sim.clone());
+        self.0.lock().unwrap().sim = Some(sim.clone());
     }
 
     /// The images of kills inside of `f`.
     fn during(&self, f: impl FnOnce()) -> Vec<Vec<u64>> {
-        self.0.lock().unwrap().0 = true;
+        self.0.lock().unwrap().is_asked = true;
         f();
         let mut held = self.0.lock().unwrap();
-        held.0 = false;
-        let mut images = std::mem::take(&mut held.2);
+        held.is_asked = false;
+        let mut images = std::mem::take(&mut held.images);
         images.dedup();
         images
     }
@@ -518,8 +525,8 @@ impl Kills {
 impl Hook for Kills {
     fn before(&self, _: Call, _: Site) {
         let mut held = self.0.lock().unwrap();
-        if let (true, Some(sim)) = (held.0, held.1.clone()) {
-            held.2.push(sim.image());
+        if let (true, Some(sim)) = (held.is_asked, held.sim.clone()) {
+            held.images.push(sim.image());
         }
     }
 }

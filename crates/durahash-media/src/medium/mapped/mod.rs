@@ -190,7 +190,7 @@ impl Mapped {
         // Only now: from here on it is not cut.
         let len = file.metadata()?.len();
         let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
-        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, false)?;
+        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?;
         let mut seen = Mapped {
             region,
             flushes: Flushes::None,

@@ -58,7 +58,7 @@ fn open(pool: &PoolFile, path: &Path, to_write: bool) -> io::Result<Option<File>
 
 impl Readers {
     fn map(file: File, sharing: Sharing, path: Option<PathBuf>) -> io::Result<Self> {
-        let mapping = Mapping::new(&file, sharing, FILE_BYTES, FILE_BYTES)?;
+        let mapping = Mapping::new(&file, sharing, FILE_BYTES, FILE_BYTES, 0)?;
         let words = mapping.base().cast();
         // SAFETY: the mapping is that long, begins at a page, and goes with the counters. A reader
         // only reads them.
