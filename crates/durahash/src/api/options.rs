@@ -290,11 +290,13 @@ impl Options {
         /// ```
         private_bytes: u64 => private_bytes;
 
-        /// Lets a pool in the mode interval or strict have a *live image* in place of a log of lines: a file
-        /// as long as the pool, beside it, to which all stores go, so that the kernel has them when the process is killed. Every
-        /// interval a snapshot of what has changed goes to the pool's file. An open after a kill takes as long as in
-        /// the mode [`Process`](SyncMode::Process), and inserts cost less. The promises are those of the mode. An existing pool keeps
-        /// what it had unless this says otherwise. It needs ext4, XFS or tmpfs.
+        /// Lets a pool in the mode interval or strict have a *live image*, or with `false` a log of lines: a new pool has a live
+        /// image on ext4 and XFS, and lines elsewhere, unless this is set; an existing pool keeps what it had.
+        ///
+        /// A live image is a file as long as the pool, beside it, to which all stores go, so that the kernel has them when the
+        /// process is killed. Every interval a snapshot of what has changed goes to the pool's file. An open after a kill
+        /// takes as long as in the mode [`Process`](SyncMode::Process), and inserts cost less than with lines. The promises are
+        /// those of the mode. It needs ext4, XFS or tmpfs.
         ///
         /// After a kill the live image has what the pool's file lacks: without it, or with a copy of it, the pool is refused
         /// ([`NoLiveImage`](crate::ErrorKind::NoLiveImage)) until the machine has been started anew; then it is as after a loss of

@@ -87,7 +87,7 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let live_image = settings.live_image.unwrap_or(false);
+    let live_image = settings.live_image.unwrap_or_else(|| file.carries_live_image());
     let pool = open_behind_log(settings, file, (sync_mode, live_image), required)?;
     lock.publish()?;
     Ok(pool)

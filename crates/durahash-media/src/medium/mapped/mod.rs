@@ -37,7 +37,7 @@ use super::{
 use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
-use crate::identity::FileId;
+use crate::identity::{self, FileId};
 use crate::word::{OnMedia, PmU64};
 pub use copy::PoolCopy;
 pub use file::FileLock;
@@ -458,6 +458,12 @@ impl Mapped {
     pub fn is_in_live_image(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.as_ref().is_some_and(OldLog::is_in_image)
+    }
+
+    /// True if the file's system can carry a live image: its mappings are to the next process as the last one left them, errors of
+    /// write-back are told, and boots have ids.
+    pub fn carries_live_image(&self) -> bool {
+        sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
     /// True if the pool's log is a ring beside a live image.
