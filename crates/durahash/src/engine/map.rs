@@ -658,8 +658,10 @@ impl Engine<Single> {
                 }
             }
             let mut pairs = Vec::new();
-            if let Err(e) = self.pairs(h, &mut pairs) {
-                rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
+            match self.pairs(h, &mut pairs) {
+                Err(e) if matches!(e.kind(), ErrorKind::WriterGone) => return Err(e),
+                Err(e) => rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}")),
+                Ok(()) => {}
             }
             let mut keys = HashSet::new();
             for pair in &pairs {
