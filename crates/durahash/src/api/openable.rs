@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::Result;
 
 use super::any::{AnyMap, AnyMultiMap};
 use super::cache::Cache;
 use super::map::Map;
 use super::multi_map::MultiMap;
-use crate::engine::data::{Data, Type};
+use crate::engine::data::Data;
 use crate::engine::expiry::Timed;
-use crate::engine::maps::{Handle, OpenPool};
+use crate::engine::maps::OpenPool;
 use crate::engine::settings::Settings;
 use crate::engine::spec::Required;
 use crate::engine::{Kind, Multi, Single};
@@ -55,17 +55,6 @@ pub trait Openable: sealed::Sealed {}
 /// ```
 pub trait NamedMap: Openable + sealed::SealedMap {}
 
-/// A map without types; a cache is one if it is only read, since others do not tell it what they change.
-fn any(handle: Handle<Single>) -> Result<AnyMap> {
-    let engine = &*handle.engine;
-    if matches!(engine.value, Type::Expiring(_)) && !engine.store.is_read_only() {
-        let found = format!("a cache with keys of {} and values of {}", engine.key, engine.value);
-        let wanted = "a map, or a pool that is opened for reading only".into();
-        return Err(ErrorKind::Types { found, wanted }.into());
-    }
-    Ok(AnyMap::new(handle))
-}
-
 macro_rules! openable {
     ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr, $of:expr, $($to:ident).+;)*) => {$(
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
@@ -97,6 +86,6 @@ openable! {
     <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
     <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
     <K, V> Cache<K, V>, Single, Some((K::TYPE, Timed::<V>::TYPE)), Self::new, map.handle;
-    <> AnyMap, Single, None, |handle, _| any(handle), handle;
+    <> AnyMap, Single, None, |handle, _| Ok(Self::new(handle)), handle;
     <> AnyMultiMap, Multi, None, |handle, _| Ok(Self::new(handle)), handle;
 }

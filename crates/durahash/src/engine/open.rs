@@ -107,7 +107,7 @@ fn open_file(
         opened => opened?,
     };
     let mut lock = medium.file_lock();
-    check_own(&Pool::peek(&medium)?, required)?;
+    check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
     if settings.readers && !needs_no_log {
@@ -305,7 +305,7 @@ pub(crate) fn open_on<M: Medium>(
     required: Required,
 ) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
-    check_own(&Pool::peek(&medium)?, required)?;
+    check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
     let looks_on = pool.looks_on();
     if settings.verify && !looks_on {
@@ -342,9 +342,9 @@ pub(crate) fn open_on<M: Medium>(
 }
 
 /// Refuses a pool whose own map is not the one that is required.
-fn check_own(format: &Format, required: Required) -> Result<()> {
+fn check_own(format: &Format, required: Required, read_only: bool) -> Result<()> {
     match required.kind {
-        Some((kind, _)) => check_wanted(format, kind, required.types),
+        Some((kind, _)) => check_wanted(format, kind, required.types, read_only),
         None if format.kind == Format::NO_MAP => Ok(()),
         None => known(format).map(drop),
     }

@@ -111,8 +111,14 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
     Ok((*design, key, value))
 }
 
-/// Refuses a format that is not of this kind, or has not these types.
-pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)>) -> Result<()> {
+/// Refuses a format that is not of this kind, or has not these types. A cache is one of any types if it is only read, since
+/// others do not tell it what they change.
+pub(crate) fn check_wanted(
+    format: &Format,
+    kind: u8,
+    types: Option<(Type, Type)>,
+    read_only: bool,
+) -> Result<()> {
     let name = |kind: u8| KINDS[usize::from(kind)];
     if format.kind == Format::NO_MAP {
         let (found, wanted) = ("named maps only".into(), format!("a {} of its own", name(kind)));
@@ -127,6 +133,11 @@ pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)
         Some(types) if types != (key, value) => {
             let name = |(key, value)| format!("keys of {key} and values of {value}");
             Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
+        }
+        None if matches!(value, Type::Expiring(_)) && !read_only => {
+            let found = format!("a cache with keys of {key} and values of {value}");
+            let wanted = "a map, or a pool that is opened for reading only".into();
+            Err(ErrorKind::Types { found, wanted }.into())
         }
         _ => Ok(()),
     }
