@@ -59,7 +59,7 @@ macro_rules! openable {
     ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr, $of:expr, $($to:ident).+;)*) => {$(
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
             const REQUIRED: Required =
-                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types };
+                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types, changes: true };
             fn new(pool: Arc<OpenPool>, settings: &Settings) -> Result<Self> {
                 <Self as sealed::SealedMap>::numbered(&pool, 0, settings)
             }

@@ -18,6 +18,8 @@ pub struct Required {
     pub(crate) kind: Option<(u8, Design)>,
     /// The types of keys and values, where they are known.
     pub(crate) types: Option<(Type, Type)>,
+    /// False where its entries are only read, or copied as they are.
+    pub(crate) changes: bool,
 }
 
 /// The properties of a new map.
@@ -117,7 +119,7 @@ pub(crate) fn check_wanted(
     format: &Format,
     kind: u8,
     types: Option<(Type, Type)>,
-    read_only: bool,
+    changes: bool,
 ) -> Result<()> {
     let name = |kind: u8| KINDS[usize::from(kind)];
     if format.kind == Format::NO_MAP {
@@ -134,7 +136,7 @@ pub(crate) fn check_wanted(
             let name = |(key, value)| format!("keys of {key} and values of {value}");
             Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
         }
-        None if matches!(value, Type::Expiring(_)) && !read_only => {
+        None if matches!(value, Type::Expiring(_)) && changes => {
             let found = format!("a cache with keys of {key} and values of {value}");
             let wanted = "a map, or a pool that is opened for reading only".into();
             Err(ErrorKind::Types { found, wanted }.into())
