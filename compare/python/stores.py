@@ -36,8 +36,8 @@ class Dict(Store):
 
 class Durahash(Store):
     package = name = "durahash"
-    options = {"mode": "interval"}
-    mode = "interval"
+    options = {"mode": "interval", "live_image": False}
+    mode = "interval, lines"
 
     def open(self, folder):
         import durahash

@@ -125,7 +125,7 @@ pub(crate) fn use_file<H: Kept>(
         Ok(map) => map,
         Err(e) => {
             features.complain("open of a file", &e);
-            assert!(unchanged(), "refused, but written to");
+            assert!(unchanged(), "refused, but written to: {e}");
             // A log may be asked for that the pool has no room for.
             let full = matches!(e.kind(), ErrorKind::Full { .. });
             assert!(read_only.is_none() || full, "sound, but not opened for writing: {e}");

@@ -40,6 +40,7 @@ named! {
         Caches = "caches": "lookups by the size of the cached table of rewo",
         Resizing = "resizing": "throughput before, during and after a resize of rewo",
         Recovery = "recovery": "kill -9 and the first lookup after it, of a fortieth of the keys, a quarter, and all",
+        Cache = "cache": "hit rates of eviction policies by size, simulated: on made-up lookups, and on traces",
         Durability = "durability": "process, interval and strict side by side, in files",
     }
 }
@@ -83,6 +84,10 @@ pub struct Config {
     /// The edges of a graph, for [`Suite::Duplicates`]: lines SOURCE, tab, TARGET, as text or
     /// compressed by gzip; a made-up graph unless set.
     pub graph: Option<PathBuf>,
+    /// Traces for [`Suite::Cache`]: a key a line, as text or compressed by gzip.
+    pub traces: Vec<PathBuf>,
+    /// Exponents of Zipf's law for [`Suite::Cache`]; without these and traces, some, scans and a loop.
+    pub zipf: Vec<f64>,
     /// The program that is started to be killed, which calls
     /// [`child_main`](crate::child_main); this one unless set.
     pub child: Option<PathBuf>,
@@ -106,6 +111,8 @@ impl Default for Config {
             repeats: 3,
             seed: 42,
             graph: None,
+            traces: Vec::new(),
+            zipf: Vec::new(),
             child: None,
         }
     }
@@ -167,6 +174,10 @@ impl Config {
             "emulated media have no log".into()
         } else if self.graph.is_some() && !self.has(Suite::Duplicates) {
             format!("a graph is for the suite {}", Suite::Duplicates)
+        } else if !self.has(Suite::Cache) && self.traces.len() + self.zipf.len() > 0 {
+            format!("traces and exponents are for the suite {}", Suite::Cache)
+        } else if !self.zipf.iter().all(|exponent| (0.0..=10.0).contains(exponent)) {
+            "exponents of Zipf's law are from 0 to 10".into()
         } else if let Some(suite) = self.of_rewo_alone() {
             format!("the suite {suite} is about the design {}", Design::Rewo)
         } else if self.medium == Medium::Dram && self.has(Suite::Recovery) {

@@ -1,16 +1,11 @@
 //! Edges of graphs, from a file or made up.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
-
 use crate::error::{Error, Result};
+use crate::text::lines;
 use crate::workload::{Random, Zipfian};
 
-/// The first bytes of gzip data.
-const GZIP_START: [u8; 2] = [0x1f, 0x8b];
 /// Edges for each source, and the exponent of how many a source has: about those of soc-Slashdot0902
 /// (12.1 edges for each of 78,441 sources, of which the first has 0.26 % of all).
 const DEGREE: u64 = 12;
@@ -22,28 +17,16 @@ pub(crate) type Edge = (u64, u64);
 /// The edges in a file of lines SOURCE, tab, TARGET, two numbers; it may be compressed. Empty lines,
 /// and those that begin with `#`, do not count.
 pub(crate) fn read(path: &Path) -> Result<Vec<Edge>> {
-    let io = |e| Error::io("reading", Some(path), e);
-    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(io)?);
-    let compressed = file.fill_buf().map_err(io)?.starts_with(&GZIP_START);
-    let mut reader: Box<dyn BufRead> = if compressed {
-        Box::new(BufReader::new(MultiGzDecoder::new(file)))
-    } else {
-        Box::new(file)
-    };
-    let (mut edges, mut line, mut number) = (Vec::new(), String::new(), 0);
-    while reader.read_line(&mut line).map_err(io)? > 0 {
-        number += 1;
-        let text = line.trim_end();
-        if !text.is_empty() && !text.starts_with('#') {
-            let numbers = text.split_once('\t');
-            let edge = numbers.and_then(|(s, t)| Some((s.parse().ok()?, t.parse().ok()?)));
-            edges.push(edge.ok_or_else(|| {
-                let what = format!("{} has no edge in line {number}", path.display());
-                Error::Config { what }
-            })?);
-        }
-        line.clear();
-    }
+    let mut edges = Vec::new();
+    lines(path, |line, number| {
+        let numbers = line.split_once('\t');
+        let edge = numbers.and_then(|(s, t)| Some((s.parse().ok()?, t.parse().ok()?)));
+        edges.push(edge.ok_or_else(|| {
+            let what = format!("{} has no edge in line {number}", path.display());
+            Error::Config { what }
+        })?);
+        Ok(())
+    })?;
     if edges.is_empty() {
         return Err(Error::Config { what: format!("{} has no edges", path.display()) });
     }
@@ -62,6 +45,7 @@ pub(crate) fn made_up(count: u64, seed: u64) -> Vec<Edge> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::fs::File;
     use std::io::Write;
 
     use flate2::write::GzEncoder;

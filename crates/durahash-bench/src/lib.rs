@@ -17,6 +17,7 @@ mod named;
 
 mod config;
 mod svg;
+mod text;
 pub mod workload;
 
 mod charts;
@@ -24,6 +25,7 @@ pub mod driver;
 mod graph;
 mod machine;
 mod multi_table;
+mod simulator;
 
 mod entries;
 mod report;
@@ -99,6 +101,7 @@ pub fn measure(
         medium: config.medium.to_string(),
         file_system: bench.file_system(),
         durability: match (&config.suites[..], durability) {
+            ([Suite::Cache], _) => "nothing is stored".into(),
             ([Suite::Durability], _) => "each mode, side by side".into(),
             (_, Some(durability)) => durability.to_string(),
             (_, None) => bench.durability()?.to_string(),

@@ -41,6 +41,8 @@ slice|rewo;rewo, no cache|lookups|1|1000|before ops_per_s=2e6;before ops_per_s=2
 slice|rewo;rewo, no cache|lookups|1|1000|during ops_per_s=1.9e6;during ops_per_s=1.8e6;after ops_per_s=2e6
 slices|rewo;rewo, no cache|lookups|1|1000|before_ms=30;during_ms=20;after_ms=10
 slices|rewo;rewo, no cache|lookups|1|1000|during_per_s=1.9e6;usual_per_s=2e6;ratio=0.95
+hit rates|s3fifo;exact LRU|zipf 0.99;loop|1|1000|hits at 1 %=0.4;hits at 5 %=0.6;hits at 25 %=0.8
+hit rates|s3fifo|zipf 0.99;loop|1|1000|bytes_per_entry=12.5
 durability|*|put_many, process|1|1000|count=1000;ops_per_s=1.84e6;log_bytes=0;survives=1
 durability|*|put_many, strict|1|1000|count=1000;ops_per_s=1.2e6;log_bytes=90;survives=3
 durability|*|hit, process;hit, strict|*|1000|ops_per_s=12.1e6

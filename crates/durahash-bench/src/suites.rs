@@ -5,6 +5,7 @@
 mod caches;
 pub mod duplicates;
 mod durability;
+mod hit_rates;
 mod inserts;
 pub(crate) mod resizing;
 mod sizes;
@@ -94,6 +95,7 @@ impl<'a> Recorder<'a> {
             Suite::Caches => caches::work(config),
             Suite::Resizing => resizing::work(),
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
+            Suite::Cache => hit_rates::work(config),
             Suite::Durability => durability::work(config),
         });
         works.sum()
@@ -116,6 +118,7 @@ impl<'a> Recorder<'a> {
                 Suite::Caches => self.caches()?,
                 Suite::Resizing => self.slices()?,
                 Suite::Recovery => self.recovery(&recovery_sizes(self.config.keys))?,
+                Suite::Cache => self.hit_rates()?,
                 Suite::Durability => self.durability()?,
             }
         }

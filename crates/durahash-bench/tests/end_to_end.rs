@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         a_run_in_memory_recovers_nothing();
         an_emulated_medium_says_so();
         duplicates_are_counted();
+        caches_are_simulated();
         sizes_have_latencies();
         lookups_go_on_beside_inserts();
         latencies_are_told_while_a_table_fills();
@@ -182,6 +183,33 @@ fn duplicates_are_counted() {
     let config = Config { suites: vec![Suite::Duplicates], medium: Medium::Dram, ..config };
     let e = durahash_bench::run(&config, &mut ()).unwrap_err().to_string();
     assert!(e.contains("multimaps"), "{e}");
+}
+
+/// Rates of traces from files, and of made-up lookups.
+fn caches_are_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("keys.txt");
+    // A hundred keys, each twice in a row: half of the lookups hit wherever one entry fits.
+    let twice = (0..100).map(|i| format!("key {i}\nkey {i}\n"));
+    std::fs::write(&trace, format!("# keys\n\n{}", twice.collect::<String>())).unwrap();
+    let config = |config| Config { suites: vec![Suite::Cache], medium: Medium::Dram, ..config };
+    let run = |config: &Config| durahash_bench::run(config, &mut ()).unwrap();
+    let report = run(&config(Config { traces: vec![trace.clone()], ..self::config() }));
+    assert_eq!(report.cases("hit rates"), ["keys.txt"]);
+    let rates = report.table("hit rates").filter(|row| row.metric.starts_with("hits"));
+    let rates: Vec<_> = rates.map(|row| (row.keys, row.value)).collect();
+    assert_eq!(rates, [(100, 0.5); 2 * 8], "at 10 and at 25 %");
+
+    let report = run(&config(self::config()));
+    assert_eq!(report.cases("hit rates").len(), 5);
+    let mut text = Vec::new();
+    report.write_text(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("optimum") && text.contains("zipf 1.2"), "{text}");
+    std::fs::write(&trace, "# nothing\n").unwrap();
+    let empty = config(Config { traces: vec![trace], ..self::config() });
+    let e = durahash_bench::run(&empty, &mut ()).unwrap_err().to_string();
+    assert!(e.contains("has no keys"), "{e}");
 }
 
 fn sizes_have_latencies() {
@@ -364,6 +392,8 @@ fn impossible_configurations_are_refused() {
     for (config, why) in [
         (Config { suites: vec![], ..config() }, "no suite"),
         (Config { graph: Some("edges.tsv".into()), ..config() }, "suite duplicates"),
+        (Config { traces: vec!["keys.txt".into()], ..config() }, "suite cache"),
+        (Config { suites: vec![Suite::Cache], zipf: vec![-1.0], ..config() }, "from 0 to 10"),
         (Config { keys: 10, ..config() }, "too few"),
         (Config { threads: vec![1, 0], ..config() }, "begin with one"),
         (Config { threads: vec![], ..config() }, "begin with one"),

@@ -263,6 +263,7 @@ Examples:
   durahash bench --suite duplicates --graph edges.tsv.gz
   durahash bench --suite sizes,stall --keys 10000000
   durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
+  durahash bench --suite cache --trace requests.txt.gz
   durahash bench --suite nodes
   durahash bench --suite recovery --design esh --keys 40000000
   durahash bench --suite durability --design reh,pea --pool /mnt/disk"
@@ -380,7 +381,7 @@ pub(crate) struct Write {
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
     /// Keep a live image in place of a log of lines, in the modes interval and strict: true or false [default: as the
-    /// pool had it, and of a new pool false]
+    /// pool had it, and of a new pool true on ext4 and XFS]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) live_image: Option<bool>,
     /// Directory of the live image [default: the pool's]
@@ -440,10 +441,18 @@ pub(crate) struct BenchArgs {
     /// compressed by gzip [default: a made-up graph]
     #[arg(long, value_name = "FILE")]
     pub(crate) graph: Option<PathBuf>,
+    /// Trace for the suite cache: a file of a key a line, any text, or such a file compressed by gzip; may be
+    /// repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Vec<PathBuf>,
+    /// Exponents of Zipf's law for the suite cache, separated by commas [default: without traces 0.7, 0.99 and 1.2, and
+    /// scans and a loop]
+    #[arg(long, value_name = "S,...", value_delimiter = ',')]
+    pub(crate) zipf: Vec<f64>,
     /// Designs to measure, separated by commas [default: all; reh in the suite summary]
     #[arg(long, value_parser = parse_design, value_delimiter = ',')]
     pub(crate) design: Option<Vec<Design>>,
-    /// Keys to load, at least 1000 [default: 1000000; 100000 in the suite summary]
+    /// Keys to load, at least 1000 [default: 1000000; 100000 in the suites summary and cache]
     #[arg(long, value_name = "N")]
     pub(crate) keys: Option<u64>,
     /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys

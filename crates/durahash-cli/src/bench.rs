@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
 
-/// Keys of the suite summary: it takes at most 45 s and writes at most 2 GB.
+/// Keys of the suite summary: it takes at most 45 s and writes at most 2 GB. And of the suite cache.
 const SUMMARY_KEYS: u64 = 100_000;
 
 /// `durahash bench`.
@@ -25,10 +25,12 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
                     suite nodes";
         return Err(Failure::new(Exit::Usage, what));
     }
-    let (designs, keys) = if args.suite == [Suite::Measured(durahash_bench::Suite::Summary)] {
-        (vec![Design::default()], SUMMARY_KEYS)
-    } else {
-        (Design::ALL.to_vec(), Config::default().keys)
+    let (designs, keys) = match args.suite[..] {
+        [Suite::Measured(durahash_bench::Suite::Summary)] => {
+            (vec![Design::default()], SUMMARY_KEYS)
+        }
+        [Suite::Measured(durahash_bench::Suite::Cache)] => (Design::ALL.to_vec(), SUMMARY_KEYS),
+        _ => (Design::ALL.to_vec(), Config::default().keys),
     };
     let measured = args.suite.iter().filter_map(|suite| match suite {
         Suite::Measured(suite) => Some(*suite),
@@ -46,6 +48,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         cache_bytes: args.cache,
         sync_threads: args.sync_threads,
         graph: args.graph.clone(),
+        traces: args.trace.clone(),
+        zipf: args.zipf.clone(),
         ..Config::default()
     };
     // Before the minutes of measuring, but without leaving anything should they not succeed.

@@ -94,6 +94,9 @@ pub enum ErrorKind {
     },
     /// Another handle or process has the pool open.
     Locked,
+    /// The process that had the pool open for writing has closed it, or removed one of its maps, or another process has opened it
+    /// since: a reader beside it opens the pool again.
+    WriterGone,
     /// The file exists already.
     Exists,
     /// The pool has a map of this name already.
@@ -370,6 +373,11 @@ impl fmt::Display for Error {
             ErrorKind::Locked => {
                 write!(f, "another process, or another handle in this one, has the pool open")
             }
+            ErrorKind::WriterGone => write!(
+                f,
+                "the process that had the pool open for writing has closed it or removed a map, or another process has \
+                 opened it since; open it again"
+            ),
             ErrorKind::Exists => write!(f, "the file already exists"),
             ErrorKind::MapExists { name } => write!(f, "a map named {name:?} already exists"),
             ErrorKind::NoMap { name } => write!(f, "the pool has no map named {name:?}"),

@@ -72,6 +72,11 @@ impl FileId {
         format!("durahash-{:016x}.live", self.0)
     }
 
+    /// The name of the file for readers of a pool in this file.
+    pub(crate) fn readers_name(self) -> String {
+        format!("durahash-{:016x}.readers", self.0)
+    }
+
     /// True if a file and a pool that names one are known to differ.
     pub(crate) fn differs(self, named: FileId) -> bool {
         #[cfg(any(test, feature = "sim"))]

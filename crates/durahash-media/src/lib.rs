@@ -62,9 +62,9 @@ pub use medium::process;
 #[cfg(any(test, feature = "sim"))]
 pub use medium::sim;
 pub use medium::{
-    BLOCK_BYTES, Blank, CopiedAs, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, FileName,
-    LINE_BYTES, LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged, Mapped,
-    MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SyncMode,
+    BLOCK_BYTES, Blank, Changes, CopiedAs, Dax, Disk, DiskSums, Dram, Durability, Event, FileDisk,
+    FileLock, FileName, LINE_BYTES, LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged,
+    Mapped, MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SumArea, SyncMode,
 };
 #[cfg(not(loom))]
 pub use medium::{SharedHeader, SharedRegion};

@@ -41,7 +41,6 @@ impl PmU64 {
     }
 
     #[inline(always)]
-    #[cfg(not(loom))]
     pub(crate) fn fetch_add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::AcqRel)
     }

@@ -5,7 +5,7 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyMemoryView, PySlice};
+use pyo3::types::{PyBytes, PyIterator, PyMemoryView, PySlice, PyTuple};
 
 use crate::kind::{Kind, Room};
 
@@ -215,7 +215,7 @@ impl<'py> Pairs<'py> {
             Pairs::Pairs(pairs) => {
                 let (mut keys, mut values) = (Piece::new(), Piece::new());
                 for pair in pairs.take(OBJECTS) {
-                    let (key, value) = pair?.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
+                    let (key, value) = two(pair?)?;
                     keys.push(kinds.0, &key)?;
                     values.push(kinds.1, &value)?;
                     if keys.bytes() + values.bytes() >= PIECE_BYTES {
@@ -226,6 +226,14 @@ impl<'py> Pairs<'py> {
             }
         }
     }
+}
+
+/// The two objects of a pair: a tuple, or as for dict whatever gives two.
+fn two<'py>(pair: Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if pair.is_exact_instance_of::<PyTuple>() {
+        return pair.extract();
+    }
+    pair.py().get_type::<PyTuple>().call1((pair,))?.extract()
 }
 
 fn uneven(what: String) -> PyErr {

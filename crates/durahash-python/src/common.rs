@@ -4,6 +4,7 @@ use std::vec::IntoIter;
 
 use durahash::{Cursor, Finding, Stats};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
 use crate::core::Any;
@@ -60,6 +61,13 @@ macro_rules! with_core {
 
 #[pymethods]
 impl Entries {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.owner {
+            Owner::Map(map) => visit.call(map),
+            Owner::MultiMap(map) => visit.call(map),
+        }
+    }
+
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -230,6 +238,18 @@ macro_rules! common_methods {
             fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 let stats = self.core.wait(py, |map| crate::core::Any::stats(map))?;
                 crate::common::stats(py, &stats)
+            }
+
+            fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+                self.core.value.traverse(&visit)
+            }
+
+            fn __reduce__(&self) -> PyResult<()> {
+                Err(PyTypeError::new_err(
+                    "a map is neither pickled nor copied: pass its path, and open it where it is \
+                     used, after this process has closed it; dict(m) has a copy of the entries, \
+                     and m.backup(path) makes one of the pool",
+                ))
             }
 
             fn __iter__(slf: &Bound<'_, Self>) -> Entries {

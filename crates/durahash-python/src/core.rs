@@ -137,7 +137,9 @@ impl<M: Any> Core<M> {
         if self.process != Process::own() {
             return Err(error::forked());
         }
-        f(self.lock().as_ref().ok_or_else(error::closed)?).map_err(error::of)
+        // The lock is given back before an exception is made: that may collect garbage, whose finalizers use the map.
+        let done = self.lock().as_ref().map(f);
+        done.ok_or_else(error::closed)?.map_err(error::of)
     }
 
     /// Runs an operation that may wait or takes long, without the interpreter's lock. A close meanwhile leaves it to this
@@ -150,7 +152,8 @@ impl<M: Any> Core<M> {
         if self.process != Process::own() {
             return Err(error::forked());
         }
-        let map = self.lock().clone().ok_or_else(error::closed)?;
+        let map = self.lock().clone();
+        let map = map.ok_or_else(error::closed)?;
         py.detach(move || f(&map)).map_err(error::of)
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use durahash::Type;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyMemoryView, PyString, PyTuple};
 
 /// What the keys, or the values, of a map are.
@@ -37,7 +38,8 @@ const KNOWN: &str = "int, float, bool, str, bytes, \"u8\" to \"u64\", \"i8\" to 
                      length), and for values \"json\", \"pickle\" or (encode, decode)";
 
 impl Kind {
-    /// The kind that a caller names: by a text, by a type or module with that name, or by two functions.
+    /// The kind that a caller names: by a text, by a type, module or dtype with that name, or by
+    /// two functions.
     pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = spec.py();
         if let Ok(pair) = spec.cast::<PyTuple>()
@@ -48,7 +50,10 @@ impl Kind {
         }
         let name = match spec.extract::<String>() {
             Ok(name) => name,
-            Err(_) => spec.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default(),
+            Err(_) => {
+                let name = spec.getattr("__name__").or_else(|_| spec.getattr("name"));
+                name.and_then(|name| name.extract()).unwrap_or_default()
+            }
         };
         let bits = |prefixes: &[&str]| {
             let bits = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;
@@ -148,7 +153,11 @@ impl Kind {
                 (n as u64, *bytes)
             }
             Kind::Float { bytes: 4 } => {
-                let x: f32 = object.extract().map_err(|e| self.refused(object, e))?;
+                let wide: f64 = object.extract().map_err(|e| self.refused(object, e))?;
+                let x = wide as f32;
+                if x.is_infinite() && wide.is_finite() {
+                    return Err(self.refused(object, PyOverflowError::new_err("")));
+                }
                 (x.to_bits().into(), 4)
             }
             Kind::Float { bytes } => {
@@ -224,10 +233,21 @@ impl Kind {
     fn refused(&self, object: &Bound<'_, PyAny>, e: PyErr) -> PyErr {
         let py = object.py();
         if e.is_instance_of::<PyOverflowError>(py) {
-            return PyOverflowError::new_err(format!("{object} is beyond {self}"));
+            // A number of thousands of digits has no text.
+            let number = object.str().map_or("the number".into(), |text| text.to_string());
+            return PyOverflowError::new_err(format!("{number} is beyond {self}"));
         }
         let name = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
         PyTypeError::new_err(format!("{self} is wanted here, not {name}"))
+    }
+
+    /// Shows the collector of garbage what a codec refers to, which may be an object that refers to the map.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Kind::Coded(codec) = self {
+            visit.call(&codec.encode)?;
+            visit.call(&codec.decode)?;
+        }
+        Ok(())
     }
 
     /// The object that has these bytes.

@@ -26,6 +26,7 @@ mod map;
 mod multi_map;
 
 mod many;
+mod shard;
 
 use pyo3::prelude::*;
 
@@ -38,5 +39,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<map::Map>()?;
     module.add_class::<multi_map::MultiMap>()?;
-    module.add_class::<common::Entries>()
+    module.add_class::<common::Entries>()?;
+    module.add_function(wrap_pyfunction!(shard::split, module)?)
 }

@@ -1,10 +1,13 @@
 //! The class of maps.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use durahash::{AnyMap, Outcome};
+use durahash::{AnyMap, Cursor, Outcome};
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
 use crate::common::{Entries, Given, Owner, common_methods};
@@ -16,6 +19,8 @@ use crate::open::{Named, Open};
 #[pyclass(subclass, frozen, module = "durahash._native")]
 pub(crate) struct Map {
     pub(crate) core: Core<AnyMap>,
+    /// Where `popitem` goes on.
+    popped: AtomicU64,
 }
 
 common_methods!(Map);
@@ -121,7 +126,8 @@ impl Map {
             verify,
             accept_suspect,
         };
-        Ok(Map { core: Core::new(py, Open::new(path, named)?)? })
+        let core = Core::new(py, Open::new(path, named)?)?;
+        Ok(Map { core, popped: AtomicU64::new(Cursor::START.to_word()) })
     }
 
     fn __getitem__<'py>(
@@ -199,6 +205,35 @@ impl Map {
         }
     }
 
+    /// Removes some entry, and returns its key and value; a KeyError where there is none.
+    ///
+    /// >>> m = durahash.Map(key=str, value=int)
+    /// >>> m["one"] = 1
+    /// >>> m.popitem()
+    /// ('one', 1)
+    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let core = &self.core;
+        // It goes on where the last one was: to begin anew would pass all that is empty by now, each time.
+        let mut at = Cursor::from_word(self.popped.load(Relaxed));
+        let mut is_all = at == Cursor::START;
+        loop {
+            let (found, next) = core.wait(py, |map| map.scan_raw(at, 1))?;
+            for (key, _) in found {
+                if let Some(value) = core.run(py, 0, |map| map.remove_raw(&key))? {
+                    self.popped.store(at.to_word(), Relaxed);
+                    return Ok((core.key.decode(py, &key)?, core.value.decode(py, &value)?));
+                }
+            }
+            at = match next {
+                Some(next) => next,
+                None if is_all => return Err(PyKeyError::new_err("the map is empty")),
+                None => Cursor::START,
+            };
+            is_all |= next.is_none();
+            py.check_signals()?;
+        }
+    }
+
     /// The value of ``key``; of an absent one ``default``, which is inserted.
     ///
     /// >>> m = durahash.Map(key=str, value=int)
@@ -258,19 +293,24 @@ impl Map {
         let kind = &self.core.value;
         match kind {
             Kind::Int { is_signed, .. } => {
-                let by: i128 = by.map_or(Ok(1), |by| by.extract::<i64>().map(i128::from))?;
+                let number = |by: Bound<'py, PyAny>| match by.extract::<i64>() {
+                    Ok(by) => Ok(by.into()),
+                    Err(e) if e.is_instance_of::<PyOverflowError>(py) => by.extract::<i128>(),
+                    Err(e) => Err(e),
+                };
+                let by = by.map_or(Ok(1), number)?;
                 self.replace(py, key, |old| {
                     let old = old.map(|old| kind.decode(py, old)).transpose()?;
                     let old = old.map_or(Ok(0), |old| match is_signed {
                         true => old.extract::<i64>().map(i128::from),
                         false => old.extract::<u64>().map(i128::from),
                     })?;
+                    let sum = old.saturating_add(by);
+                    let beyond = || PyOverflowError::new_err(format!("{sum} is beyond {kind}"));
                     let sum = match is_signed {
-                        true => i64::try_from(old + by).ok().map(|sum| sum.into_pyobject(py)),
-                        false => u64::try_from(old + by).ok().map(|sum| sum.into_pyobject(py)),
+                        true => i64::try_from(sum).ok().map(|sum| sum.into_pyobject(py)),
+                        false => u64::try_from(sum).ok().map(|sum| sum.into_pyobject(py)),
                     };
-                    let beyond =
-                        || PyOverflowError::new_err(format!("{} is beyond {kind}", old + by));
                     let sum = sum.ok_or_else(beyond)??.into_any();
                     Ok((Replace::Set(kind.encode(&sum, &mut Room::None)?.to_vec()), sum))
                 })
@@ -280,7 +320,9 @@ impl Map {
                 self.replace(py, key, |old| {
                     let old = old.map(|old| kind.decode(py, old)?.extract()).transpose()?;
                     let sum = (old.unwrap_or(0.0) + by).into_pyobject(py)?.into_any();
-                    Ok((Replace::Set(kind.encode(&sum, &mut Room::None)?.to_vec()), sum))
+                    let sum = kind.encode(&sum, &mut Room::None)?.to_vec();
+                    let kept = kind.decode(py, &sum)?;
+                    Ok((Replace::Set(sum), kept))
                 })
             }
             _ => Err(PyTypeError::new_err(format!(

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use durahash::AnyMultiMap;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
 use crate::column::Pairs;

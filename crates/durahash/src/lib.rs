@@ -21,6 +21,7 @@
 //! - [`Map`] has one value for each key, [`MultiMap`] any number of them. The types of keys and values are those of
 //!   [`Data`]: numbers, `bool`, `char`, tuples of them, arrays of bytes, `[u8]` and `str`; structs by the features
 //!   `zerocopy` and `serde`. A map is fastest if both are words.
+//! - [`Cache`] is a map that forgets: entries expire, and go where it has a bound.
 //! - [`AnyMap`] and [`AnyMultiMap`] open pools whose types are known at run time.
 //!
 //! Every operation takes `&self`; clones of a map are handles of one pool. One process at a time has a pool open for
@@ -115,6 +116,7 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
+pub mod cache;
 pub mod index;
 mod util;
 
@@ -128,6 +130,9 @@ mod api;
 
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::batch::Batch;
+pub use api::cache::Cache;
+pub use api::cache::gone::Gone;
+pub use api::cache::iter::CacheIter;
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
@@ -139,11 +144,11 @@ pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
-pub use engine::data::{Data, Integer, Tuple, Type, Word};
+pub use engine::data::{Data, Expiring, Integer, Tuple, Type, Word};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use engine::stats::Stats;
+pub use engine::stats::{CacheStats, Stats};
 #[cfg(feature = "zerocopy")]
 pub use engine::wrappers::Plain;
 #[cfg(feature = "serde")]
@@ -156,6 +161,12 @@ pub mod batch {
     pub use crate::engine::batch::Fault;
     #[cfg(feature = "planted")]
     pub use crate::engine::batch::plant;
+}
+
+/// Eviction policies, for the simulator of `durahash-bench`.
+#[doc(hidden)]
+pub mod policy {
+    pub use crate::cache::policy::{Evict, Policy};
 }
 
 /// Layouts of byte strings in a pool, for tests of the format.

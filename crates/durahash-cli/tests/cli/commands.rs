@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
+use durahash::{Map, Options, SyncMode};
 use serde_json::Value;
 
 use crate::tool::{Work, answer};
@@ -197,6 +198,24 @@ fn readers_share_a_pool() {
     work.run("check a.pool").ok();
     let dump = answer(dump);
     assert_eq!(dump.sorted_lines().len(), 50_000);
+}
+
+#[test]
+fn a_pool_of_a_running_process_is_read() {
+    let work = Work::new();
+    let path = work.path("a.pool");
+    let options = Options::new().sync_mode(SyncMode::Process).readers(true);
+    let map: Map<str, u64> = options.create(&path).unwrap();
+    map.put("key", &7).unwrap();
+    assert_eq!(work.run("get a.pool key").ok(), "7\n");
+    map.put("key", &8).unwrap();
+    assert_eq!(work.run("dump a.pool").ok(), "key\t8\n");
+    assert!(work.run("check a.pool").ok().contains('1'));
+    assert!(work.run("stats a.pool").ok().contains("reh"));
+    assert_eq!(work.run("put a.pool key 9").code, Some(5));
+    assert_eq!(map.get("key").unwrap(), Some(8));
+    map.close().unwrap();
+    assert_eq!(work.run("get a.pool key").ok(), "8\n");
 }
 
 #[test]

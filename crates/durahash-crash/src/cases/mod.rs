@@ -1,6 +1,7 @@
 //! The designs under test, each in geometry so tiny that a handful of keys reaches every path.
 
 mod batch;
+mod cache;
 mod map;
 mod maps;
 mod multi;
@@ -38,8 +39,8 @@ pub fn all() -> Vec<Case> {
         synced::by_steps(),
         synced::between(),
     ];
-    let rest =
-        [map::all().to_vec(), multi::all().to_vec(), batch::all().to_vec(), vec![maps::several()]];
+    let (maps, caches) = (map::all().to_vec(), cache::all().to_vec());
+    let rest = [maps, caches, multi::all().to_vec(), batch::all().to_vec(), vec![maps::several()]];
     words.into_iter().chain(rest.concat()).collect()
 }
 

@@ -24,6 +24,9 @@ impl Checked {
 /// Whatever a loss of power leaves is a cut with all that was promised.
 fn after_power_loss(world: &World, state: &State) -> Result<(), String> {
     let images = state.disk.replays_after_power_loss(world).ok_or("no head is left")?;
+    if let Some(page) = state.disk.wrong_sum_after_power_loss(world) {
+        return Err(format!("page {page} has a wrong check word"));
+    }
     let look = |image| is_cut(world, state, image).map_err(|e| format!("{image:?}: {e}"));
     images.iter().try_for_each(look)
 }
@@ -74,6 +77,9 @@ fn after_kill(world: &World, state: &State) -> Result<(), String> {
         let (_, end) = state.disk.batches(world, head.at, usize::MAX);
         if end.batch > noted + 1 {
             return Err(format!("the log goes on to batch {} behind {noted}", end.batch));
+        }
+        if let Some(page) = state.disk.wrong_sum_after_kill(world, &lines) {
+            return Err(format!("page {page} has a wrong check word"));
         }
         for mut base in state.disk.bases_after_kill() {
             apply(&mut base, &lines);

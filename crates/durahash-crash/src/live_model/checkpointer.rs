@@ -1,7 +1,7 @@
 //! The checkpointer: checkpoints, and the way out of a full ring.
 
-use super::disk::Position;
-use super::{Fault, LINES, Line, Lines, State, WORDS, World, each};
+use super::disk::{Disk, Position, apply};
+use super::{Fault, Image, LINES, Line, Lines, State, WORDS, World, each};
 
 /// The next step. A number is that of the word which it is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,6 +28,8 @@ pub(super) struct Checkpointer {
     /// Lines that C2 has yet to copy.
     todo: Vec<usize>,
     copies: Lines,
+    /// Those that were written, of which the check words are not.
+    written: Lines,
     /// The epoch that must be noted before C4: the open one when the copies were made.
     until: u8,
     /// What a fault takes up again after the way out.
@@ -109,13 +111,21 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             Step::WayOut
         }
         Step::C3 => return false,
-        Step::C4 if checkpoint.copies.is_empty() => Step::C4Sync,
+        Step::C4 if checkpoint.copies.is_empty() => {
+            if !world.planted(Fault::SumsNotSynced) {
+                write_sums(world, disk, &mut checkpoint.written, &live.image);
+            }
+            Step::C4Sync
+        }
         Step::C4 => {
-            disk.write_base([checkpoint.copies.remove(0)]);
+            let copy = checkpoint.copies.remove(0);
+            disk.write_base([copy]);
+            checkpoint.written.push(copy);
             Step::C4
         }
         Step::C4Sync => {
             disk.sync_base();
+            write_sums(world, disk, &mut checkpoint.written, &live.image);
             if is_head_early { Step::C6 } else { Step::C5 }
         }
         // No head goes back.
@@ -153,7 +163,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             if at.batch < live.noted.batch {
                 return false;
             }
-            disk.write_base(lines);
+            disk.write_lines(world, &lines);
             checkpoint.at = at;
             Step::WayOutSync
         }
@@ -163,4 +173,18 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
         }
     };
     true
+}
+
+/// The end of C4: check words of the pages that were written.
+fn write_sums(world: &World, disk: &mut Disk, written: &mut Lines, live: &Image) {
+    let mut image = if world.planted(Fault::SumsOfImage) { *live } else { Image::default() };
+    if !world.planted(Fault::SumsOfImage) {
+        apply(&mut image, written);
+    }
+    for page in world.pages() {
+        if written.iter().any(|(line, _)| world.page(*line) == page) {
+            disk.write_sum(page, Some(world.sum_of(page, &image)));
+        }
+    }
+    written.clear();
 }

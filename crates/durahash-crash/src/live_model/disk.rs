@@ -2,7 +2,7 @@
 //!
 //! Whatever was written and not synced is in the cache of its kind, and a loss of power leaves of it what it likes.
 
-use super::{Fault, Image, Line, Lines, World, sum};
+use super::{Fault, Image, LINES, Line, Lines, World, sum};
 
 /// Places of the largest ring.
 const PLACES: usize = 3;
@@ -138,11 +138,37 @@ impl Log {
     }
 }
 
+/// The words of a page of the base.
+#[derive(Clone, Copy, Hash)]
+struct Words {
+    /// There is no sum.
+    mark: bool,
+    sum: u64,
+}
+
+/// One of them. They lie in different lines.
+#[derive(Clone, Copy, Hash)]
+enum Word {
+    Mark(bool),
+    Sum(u64),
+}
+
+impl Words {
+    fn set(&mut self, word: Word) {
+        match word {
+            Word::Mark(mark) => self.mark = mark,
+            Word::Sum(sum) => self.sum = sum,
+        }
+    }
+}
+
 /// What is there, and what was written and not synced, the oldest first.
 #[derive(Clone, Hash)]
 pub(super) struct Disk {
     base: Image,
     base_cache: Lines,
+    words: [Words; LINES],
+    words_cache: Vec<(usize, Word)>,
     log: Log,
     ring_cache: Vec<(usize, Part)>,
     spill_cache: Option<(usize, Lines)>,
@@ -169,6 +195,8 @@ impl Disk {
         Disk {
             base: Image::default(),
             base_cache: Lines::new(),
+            words: [Words { mark: true, sum: 0 }; LINES],
+            words_cache: Vec::new(),
             log: Log::default(),
             ring_cache: Vec::new(),
             spill_cache: None,
@@ -183,6 +211,37 @@ impl Disk {
 
     pub(super) fn sync_base(&mut self) {
         apply(&mut self.base, &std::mem::take(&mut self.base_cache));
+        for (page, word) in std::mem::take(&mut self.words_cache) {
+            self.words[page].set(word);
+        }
+    }
+
+    /// Writes the sum of a page, or takes it away.
+    pub(super) fn write_sum(&mut self, page: usize, sum: Option<u64>) {
+        self.words_cache.extend(sum.map(|sum| (page, Word::Sum(sum))));
+        self.words_cache.push((page, Word::Mark(sum.is_none())));
+    }
+
+    /// The way out's: what it completes from the base has a sum only if that was right before.
+    pub(super) fn write_lines(&mut self, world: &World, lines: &Lines) {
+        let [_, before] = self.bases_after_kill();
+        self.write_base(lines.iter().copied());
+        let [_, after] = self.bases_after_kill();
+        if world.planted(Fault::WayOutWithoutSums) {
+            return;
+        }
+        for page in world.pages() {
+            let is_new = |line: &usize| lines.iter().any(|(new, _)| new == line);
+            if !world.lines(page).any(|line| is_new(&line)) {
+                continue;
+            }
+            let mut words = self.words[page];
+            let cached = self.words_cache.iter().filter(|(of, _)| *of == page);
+            cached.for_each(|(_, word)| words.set(*word));
+            let was_right = !words.mark && words.sum == world.sum_of(page, &before);
+            let is_known = was_right || world.lines(page).all(|line| is_new(&line));
+            self.write_sum(page, is_known.then(|| world.sum_of(page, &after)));
+        }
     }
 
     pub(super) fn write_part(&mut self, world: &World, at: usize, part: &Part) {
@@ -256,6 +315,7 @@ impl Disk {
         }
         if !kept.base {
             left.base_cache.clear();
+            left.words_cache.clear();
         }
         Some(left)
     }
@@ -286,6 +346,52 @@ impl Disk {
         images.sort_unstable();
         images.dedup();
         Some(images)
+    }
+
+    /// A page that has a sum, which is wrong, after a loss of power and replay.
+    pub(super) fn wrong_sum_after_power_loss(&self, world: &World) -> Option<usize> {
+        let bases = self.bases_left();
+        self.heads_left().into_iter().find_map(|head| {
+            self.logs_left().iter().find_map(|log| {
+                let (lines, _) = log.walk(world, head.at, usize::MAX);
+                world.pages().find(|page| {
+                    let is_marked = world.lines(*page).any(|own| lines.iter().any(|l| l.0 == own));
+                    if is_marked && !world.planted(Fault::SumsNotMarked) {
+                        return false;
+                    }
+                    let words = self.words_left(*page);
+                    bases.iter().any(|base| {
+                        let mut base = *base;
+                        apply(&mut base, &lines);
+                        let sum = world.sum_of(*page, &base);
+                        words.iter().any(|words| !words.mark && words.sum != sum)
+                    })
+                })
+            })
+        })
+    }
+
+    /// The same after a kill, where the next process finds these batches behind the head: of their pages it does not ask.
+    pub(super) fn wrong_sum_after_kill(&self, world: &World, lines: &Lines) -> Option<usize> {
+        let mut written = self.words;
+        self.words_cache.iter().for_each(|(page, word)| written[*page].set(*word));
+        world.pages().find(|page| {
+            let is_at_rest = !world.lines(*page).any(|own| lines.iter().any(|l| l.0 == own));
+            let both = self.bases_after_kill().into_iter().zip([self.words, written]);
+            is_at_rest
+                && both.into_iter().any(|(base, words)| {
+                    !words[*page].mark && words[*page].sum != world.sum_of(*page, &base)
+                })
+        })
+    }
+
+    /// Each of the two is as before, or as one of the writes left it.
+    fn words_left(&self, page: usize) -> Vec<Words> {
+        let mut all = vec![self.words[page]];
+        for (_, word) in self.words_cache.iter().filter(|(of, _)| *of == page) {
+            fork(&mut all, |words| words.set(*word));
+        }
+        all
     }
 
     /// Each line is as before, or as one of the writes left it.

@@ -75,6 +75,15 @@ faults! {
     /// After the way out, the head from before it is written.
     HeadBack,
 
+    /// C4 writes check words after the sync.
+    SumsNotSynced,
+    /// They are those of the image as it is then.
+    SumsOfImage,
+    /// The way out writes none.
+    WayOutWithoutSums,
+    /// Replay leaves the check words as they are.
+    SumsNotMarked,
+
     /// The sums of bodies are not compared.
     NoSum,
     /// The chain is not.

@@ -35,9 +35,9 @@
 //! | the checkpointer | C1 | `applied`, and the bitmap |
 //! | | C2 | copies those pages from the live image |
 //! | | C3 | waits until a snapshot is noted that was cut since |
-//! | | C4 | writes the copies, syncs |
+//! | | C4 | writes the copies and their check words, syncs |
 //! | | C5, C6 | writes a *head*, which names what C1 found, over the older of two; what is before it is free |
-//! | | way out | no room, and it is at C1 or C3: writes the noted batches to the base instead, and a head behind them |
+//! | | way out | no room, and it is at C1 or C3: writes the noted batches to the base instead, and a head behind them. A page that it completes from the base gets a check word only if it was right before |
 //! | the process, opening after a kill | O1 | the newest head once more, in its place |
 //! | | O2 | it is a closed one: one that is not, over the other |
 //! | | O3 | the epoch after the header's; the program begins |
@@ -49,7 +49,8 @@
 //!
 //! In every state, as `check.rs` says in full: a loss of power leaves a cut with all that was noted; a kill leaves a
 //! live image with every store, of which base, noted batches and marked lines are a copy, and a log that is walked to
-//! the noted batch and at most one further; a closed pool is whole without its live image. [`every_state`] looks at
+//! the noted batch and at most one further; a closed pool is whole without its live image; a page of the base that has a check
+//! word, and no line in what is replayed, or behind the head, has the right one. [`every_state`] looks at
 //! all states that a small [`World`] can come to, [`schedule`] at those along one way through a larger one. That
 //! they would find something is shown by each [`Fault`] in turn.
 //!
@@ -70,6 +71,7 @@
 //! - The test whether a live image may be trusted, but for errors of write-back: the right files are found. Recovery
 //!   after a loss of power is what the check does, and has no steps of its own.
 //! - Failed writes to the pool, growth, several processes at once.
+//! - Damage to the base, which check words are there for, and the place where they lie, which may change.
 //! - C1 is one step; so is reading the batches back on the way out, and O6.
 //!
 //! | file | |
@@ -174,6 +176,25 @@ impl World {
 
     fn planted(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
+    }
+
+    /// The page of a line.
+    fn page(&self, line: usize) -> usize {
+        if self.wide_pages { 0 } else { line }
+    }
+
+    fn pages(&self) -> std::ops::Range<usize> {
+        0..self.page(LINES - 1) + 1
+    }
+
+    /// The lines of a page.
+    fn lines(&self, page: usize) -> impl Iterator<Item = usize> {
+        (0..LINES).filter(move |line| self.page(*line) == page)
+    }
+
+    /// The check word of a page of an image.
+    fn sum_of(&self, page: usize, image: &Image) -> u64 {
+        sum(&self.lines(page).map(|line| image[line]).collect::<Vec<_>>())
     }
 
     /// What the first stores of each thread, so many, leave.

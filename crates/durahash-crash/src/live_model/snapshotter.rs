@@ -235,7 +235,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             if !has_room && !world.planted(Fault::RingReused) {
                 if world.planted(Fault::WayOutBeside) {
                     let (lines, at) = disk.batches(world, memory.head.at, live.noted.batch);
-                    disk.write_base(lines);
+                    disk.write_lines(world, &lines);
                     disk.sync_base();
                     disk.write_head(memory.head.next(at, false, live.bad));
                     memory.head = disk.sync_heads();

@@ -21,7 +21,7 @@ type Scripts = (&'static str, Model, u32, u64, u64);
 /// The extreme ones are opened everywhere, and under `X86`, which allows fewer, all of batches are.
 fn one_in_deep(name: &str, model: Model) -> u64 {
     match (name, model) {
-        ("maps" | "two-batch-maps", _) => 16,
+        ("maps" | "two-batch-maps" | "cache" | "cache-evicted", _) => 16,
         ("reh-batch", Model::Word) => 4,
         _ => 1,
     }
@@ -129,6 +129,11 @@ survive! {
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
     several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 0, 1, 1024),
         ("maps", WORD, 0, 0, 1024), ("maps", PROGRAM, 1, 4, 32);
+    caches_survive_on_every_medium: > 5_000, ("cache", X86, 0, 1, 1024),
+        ("cache", WORD, 0, 0, 1024), ("cache", PROGRAM, 1, 2, 16);
+    caches_that_keep_what_goes_survive_on_every_medium: > 5_000,
+        ("cache-evicted", X86, 0, 1, 1024), ("cache-evicted", WORD, 0, 0, 1024),
+        ("cache-evicted", PROGRAM, 1, 2, 16);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 1, 4, 32),

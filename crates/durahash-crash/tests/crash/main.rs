@@ -8,6 +8,7 @@ mod designs;
 mod live_model;
 mod locks;
 mod logged;
+mod onlookers;
 mod planted_batch;
 mod planted_esh;
 mod planted_extents;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::room::{HUGE_PAGE_BYTES, Room};
+use super::room::{FIRST_BYTES, HUGE_PAGE_BYTES, Room};
 use super::{ADDRESS_BYTES, Durability, LINE_BYTES, Memory, Region, Storage, sys};
 use crate::copied::CopiedWords;
 use crate::error::{Error, Limit, Result};
@@ -127,7 +127,7 @@ impl Anonymous {
         let room = if cfg!(miri) {
             Room::fixed(most, &map_part)
         } else {
-            Room::new(bytes, most, &map_part)
+            Room::new(bytes, FIRST_BYTES, most, &map_part)
         };
         let room = room.map_err(|e| Error::io(RESERVING, None, e))?;
         let anonymous = Anonymous { room, wished: AtomicU64::new(0) };

@@ -1,6 +1,6 @@
 //! Touching bytes: words, lines and their order. Compiled into each design.
 
-use super::{Region, each_line, prefetch_line};
+use super::{Changes, Region, each_line, prefetch_line};
 use crate::copied::CopiedWords;
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64, copy_out};
@@ -126,6 +126,12 @@ pub trait Memory: Send + Sync + Sized + 'static {
     /// [`Io`](crate::ErrorKind::Io) if it never will be.
     fn wait_until_durable(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The counters for readers in other processes, where there may be any.
+    #[inline(always)]
+    fn changes(&self) -> Option<&Changes> {
+        None
     }
 
     /// Tells a simulation what happens; empty elsewhere.

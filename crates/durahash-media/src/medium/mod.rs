@@ -17,12 +17,14 @@
 //!   an operation's last step before it unlocks.
 
 // From low to high: a module uses only what stands above it (`durahash/tests/suite/layers.rs`).
+mod changes;
 mod line;
 mod region;
 mod sys;
 
 pub mod process;
 mod room;
+mod sums;
 
 mod crew;
 mod group;
@@ -46,6 +48,7 @@ pub mod sim;
 #[cfg(test)]
 mod zero_cost;
 
+pub use changes::Changes;
 pub use dram::Dram;
 #[cfg(not(loom))]
 pub(crate) use dram::{Anonymous, SMALL_BYTES};
@@ -65,7 +68,11 @@ pub use memory::{Event, Memory};
 pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};
-pub use storage::{Blank, CopiedAs, Durability, LogStats, Storage};
+pub use storage::{Blank, CopiedAs, DiskSums, Durability, LogStats, Storage};
+#[cfg(not(loom))]
+pub(crate) use sums::BLOCK_SHIFT_MAX;
+pub use sums::SumArea;
+pub(crate) use sums::{CHECKS_OFF, MARKS, sum_of};
 
 /// A medium: [`Memory`] that touches bytes, and [`Storage`] that manages them.
 pub trait Medium: Memory + Storage {}

@@ -31,7 +31,8 @@ impl Region {
     ///
     /// # Safety
     /// `base` is aligned to 4096 bytes (256 for a simulated medium's); `len` bytes from it are
-    /// readable and writable, stay so while the region lives, and are accessed as atomics only.
+    /// readable and writable, stay so while the region lives, and are accessed as atomics only. Of a pool that
+    /// another process writes they are readable only, and nobody stores.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: u64, max_bytes: u64) -> Self {
         debug_assert!(base.as_ptr().addr().is_multiple_of(256) && len <= max_bytes);
         Region { base, len: AtomicU64::new(len), speculation: u64::MAX, max_bytes }
@@ -69,6 +70,11 @@ impl Region {
     /// Ends the region at `len`, before anything was lent from beyond.
     pub(crate) fn end_at(&mut self, len: u64) {
         *self.len.get_mut() = len.min(self.len());
+    }
+
+    /// Lends nothing any more.
+    pub(crate) fn end(&self) {
+        self.len.store(0, Ordering::Release);
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {

@@ -24,8 +24,8 @@ use super::sys;
 /// 2 MiB: the huge page of x86-64 and of aarch64 with 4 KiB granules.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// Bytes that are reserved at first, at the most.
-const FIRST_BYTES: u64 = 1 << 30;
+/// Bytes that are reserved at first, at the most, where nothing else is asked for.
+pub(crate) const FIRST_BYTES: u64 = 1 << 30;
 /// Bytes that are reserved at once where the system chooses the place, at the most.
 const ELSEWHERE_BYTES: u64 = 1 << 40;
 /// Where the points begin.
@@ -80,7 +80,7 @@ pub(crate) struct Room {
     base: NonNull<u8>,
     bytes: AtomicU64,
     /// Given back after the mapping.
-    _point: Option<Point>,
+    point: Option<Point>,
 }
 
 // SAFETY: addresses; the code that lends them out says how they are accessed.
@@ -89,15 +89,16 @@ unsafe impl Send for Room {}
 unsafe impl Sync for Room {}
 
 impl Room {
-    /// Maps at least `needed` bytes; more of them, up to `most`, so that few growths have to ask for any.
-    pub(crate) fn new(needed: u64, most: u64, map: Map<'_>) -> io::Result<Self> {
+    /// Maps at least `needed` bytes; more of them, up to `first`, so that few growths have to ask for any, and where the addresses
+    /// behind may be taken soon, up to `most`.
+    pub(crate) fn new(needed: u64, first: u64, most: u64, map: Map<'_>) -> io::Result<Self> {
         let needed = round_up(needed.max(1));
-        let first = round_up(most.min(FIRST_BYTES)).max(needed);
+        let first = round_up(most.min(first)).max(needed);
         for _ in 0..ATTEMPTS {
             let Some(point) = Point::take() else { break };
             match map_at(point.addr(), 0, first, map) {
                 Ok(Some(base)) => {
-                    return Ok(Room { base, bytes: AtomicU64::new(first), _point: Some(point) });
+                    return Ok(Room { base, bytes: AtomicU64::new(first), point: Some(point) });
                 }
                 // It is taken, and stays so.
                 Ok(None) => std::mem::forget(point),
@@ -114,7 +115,7 @@ impl Room {
                 other => break other?,
             }
         };
-        Ok(Room { base, bytes: AtomicU64::new(bytes), _point: None })
+        Ok(Room { base, bytes: AtomicU64::new(bytes), point: None })
     }
 
     /// Maps `bytes` bytes where the system likes: whole huge pages, if there is at least one.
@@ -128,7 +129,7 @@ impl Room {
             let start = map(null_mut(), 0, bytes, MapFlags::empty())?;
             NonNull::new(start).expect("the system never maps page zero")
         };
-        Ok(Room { base, bytes: AtomicU64::new(bytes), _point: None })
+        Ok(Room { base, bytes: AtomicU64::new(bytes), point: None })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -137,6 +138,19 @@ impl Room {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Gives the addresses behind the first `bytes` bytes back, if the room can be lengthened again.
+    ///
+    /// # Safety
+    /// Nothing points there.
+    pub(crate) unsafe fn shorten(&self, bytes: u64) {
+        let (bytes, had) = (round_up(bytes), self.bytes());
+        if self.point.is_some() && bytes < had {
+            self.bytes.store(bytes, Ordering::Release);
+            // SAFETY: the end of our own mapping; the rest is the caller's promise.
+            unsafe { sys::unmap(self.base.as_ptr().wrapping_add(bytes as usize), had - bytes) };
+        }
     }
 
     /// Lengthens the room to at least `needed` bytes: to twice its size, but at most to `most`, if there are

@@ -136,7 +136,7 @@ impl SharedRegion {
 
     fn map(file: &File, header: SharedHeader) -> std::io::Result<Self> {
         let bytes = HEADER_BYTES + header.bytes;
-        let mapping = Mapping::new(file, Sharing::PageCache, bytes, bytes)?;
+        let mapping = Mapping::new(file, Sharing::PageCache, bytes, bytes, 0)?;
         // SAFETY: the mapping is that long, so this is inside of it.
         let base = unsafe { mapping.base().add(HEADER_BYTES as usize) };
         // SAFETY: a page after an aligned base; the file is that long, and nobody cuts it; the mapping

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::SumArea;
 use crate::error::Result;
 use crate::identity::{self, FileId};
 
@@ -109,6 +110,35 @@ pub enum CopiedAs {
     Cut,
 }
 
+/// Check words that a medium keeps itself, of the bytes on its disk, where the pool's words would be later, or earlier. A block
+/// that has a mark in the area has none. It is said where the area is before anything is stored there, and again after.
+pub trait DiskSums {
+    /// Keeps them in `area`, too, which has bytes of anything: of each block what the area before says, or a mark.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn add(&self, area: SumArea) -> Result<()>;
+
+    /// Keeps them there and nowhere else. A pool that says so is on the disk.
+    fn keep_only(&self, area: Option<SumArea>);
+
+    /// Forgets what it knows of damage in these bytes, as nothing there counts.
+    fn forget(&self, bytes: Range<u64>);
+
+    /// Gives all blocks in these ranges check words, on the disk, but those that are to be written there. Nobody stores.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn complete(&self, covered: &[Range<u64>]) -> Result<()>;
+
+    /// Calls `found` with the offset of every block in these ranges that is damaged, or cannot be read: on the disk, or in the
+    /// image where that is the same. Others may store meanwhile.
+    fn verify(&self, covered: &[Range<u64>], found: &mut dyn FnMut(u64));
+
+    /// How many blocks in these ranges have a check word.
+    fn count(&self, covered: &[Range<u64>]) -> u64;
+}
+
 /// The storage behind a medium's bytes. Nothing here runs for each operation, except while a pool
 /// grows.
 pub trait Storage: Send + Sync + 'static {
@@ -170,8 +200,18 @@ pub trait Storage: Send + Sync + 'static {
         Ok(CopiedAs::Nothing)
     }
 
+    /// The check words of the pool, if the medium keeps them.
+    fn disk_sums(&self) -> Option<&dyn DiskSums> {
+        None
+    }
+
     /// The failure that an acknowledged operation survives.
     fn durability(&self) -> Durability;
+
+    /// True if what survives is always a consistent cut of all stores, flushed or not: no sync is needed for their order.
+    fn keeps_cuts(&self) -> bool {
+        false
+    }
 
     /// Counts of the log, if there is one.
     fn log_stats(&self) -> Option<LogStats> {
@@ -205,6 +245,14 @@ pub trait Storage: Send + Sync + 'static {
     /// True if no store may reach the file: recovery then happens in private pages.
     fn read_only(&self) -> bool {
         false
+    }
+
+    /// Lets a reader beside a writer see the first `bytes` bytes, which the file has by now.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io), [`Full`](crate::ErrorKind::Full) where there are no addresses for them.
+    fn follow(&self, _bytes: u64) -> Result<()> {
+        Ok(())
     }
 
     /// Bytes in huge pages, where the system tells.

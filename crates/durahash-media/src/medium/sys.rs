@@ -45,6 +45,15 @@ pub mod faults {
         pub static NO_THREADS: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     }
 
+    thread_local! {
+        /// Calls of this thread for which the system waits for a disk: syncs, and openings for writes that are durable.
+        pub static SYNCS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_sync() {
+        SYNCS.set(SYNCS.get() + 1);
+    }
+
     #[cfg(test)]
     thread_local! {
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
@@ -76,7 +85,7 @@ pub mod faults {
 }
 
 #[cfg(any(test, feature = "sim"))]
-use faults::gate;
+use faults::{count_sync, gate};
 
 /// The place where a test makes a call fail.
 #[cfg(not(any(test, feature = "sim")))]
@@ -85,6 +94,10 @@ use faults::gate;
 fn gate() -> io::Result<()> {
     Ok(())
 }
+
+#[cfg(not(any(test, feature = "sim")))]
+#[inline(always)]
+fn count_sync() {}
 
 /// Calls that do nothing else, each behind the [`gate`].
 macro_rules! calls {
@@ -117,9 +130,15 @@ calls! {
     fn change_mode(file: &File, mode: u32) -> () = file.set_permissions(Permissions::from_mode(mode));
     fn unlink(path: &Path) -> () = std::fs::remove_file(path);
     /// Puts a file's data and metadata on the disk.
-    fn sync_file(file: &File) -> () = file.sync_all();
+    fn sync_file(file: &File) -> () = {
+        count_sync();
+        file.sync_all()
+    };
     /// Puts a file's data on the disk, and of its metadata what is needed to find them.
-    fn sync_file_data(file: &File) -> () = file.sync_data();
+    fn sync_file_data(file: &File) -> () = {
+        count_sync();
+        file.sync_data()
+    };
     /// Reserves space on the disk and lengthens the file over it.
     fn allocate(file: &File, off: u64, bytes: u64) -> () =
         Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?);
@@ -160,6 +179,7 @@ pub(crate) fn is_no_proc(e: &io::Error) -> bool {
 
 /// Opens a file for writes that are durable when they return, past the page cache or through it.
 pub(crate) fn open_durable(path: &Path, direct: bool) -> io::Result<File> {
+    count_sync();
     let flags = if direct { OFlags::DSYNC | OFlags::DIRECT } else { OFlags::DSYNC };
     open_with(OpenOptions::new().write(true), flags, path)
 }
@@ -178,9 +198,23 @@ pub(crate) fn open_no_link(path: &Path, to_write: bool) -> io::Result<File> {
 /// it that is being written, if there is one, and for nothing else.
 pub(crate) fn write_back_error(file: &File) -> io::Result<()> {
     gate()?;
-    let (page, flags) = (rustix::param::page_size() as i64, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+    sync_file_range(file, rustix::param::page_size() as i64, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+/// Writes the pages of a file that were changed, and waits; they may be in the drive's cache then.
+pub(crate) fn write_back(file: &File) -> io::Result<()> {
+    gate()?;
+    count_sync();
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sync_file_range(file, 0, flags)
+}
+
+/// `bytes` bytes from the file's beginning on, or all of it.
+fn sync_file_range(file: &File, bytes: i64, flags: u32) -> io::Result<()> {
     // SAFETY: a call that takes numbers only.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, page, flags) } {
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, bytes, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -310,6 +344,7 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Puts a directory's names on the disk, where its file system knows how to.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     gate()?;
+    count_sync();
     match File::open(dir)?.sync_all() {
         Err(e) if is(&e, Errno::INVAL) => Ok(()),
         other => other,
@@ -500,12 +535,22 @@ fn group_bytes(line: &str, left: bool) -> Option<u64> {
     group.ancestors().filter_map(bytes).min()
 }
 
+/// The opposite.
+///
+/// # Safety
+/// The range is the caller's own mapping.
+pub(crate) unsafe fn wish_small_pages(addr: *mut u8, bytes: u64) {
+    // SAFETY: the caller's promise; this changes no contents.
+    let _ = unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, Advice::LinuxNoHugepage) };
+}
+
 /// Writes the changed pages of a shared file mapping to the disk.
 ///
 /// # Safety
 /// The range is the caller's own mapping.
 pub(crate) unsafe fn sync_range(addr: *mut u8, bytes: u64) -> io::Result<()> {
     gate()?;
+    count_sync();
     // SAFETY: the caller's promise.
     Ok(unsafe { rustix::mm::msync(addr.cast(), bytes as usize, MsyncFlags::SYNC) }?)
 }

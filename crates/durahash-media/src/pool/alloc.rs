@@ -187,6 +187,9 @@ impl<M: Medium> Pool<M> {
 
     /// Calls `f` with the offset of every record block in use; nothing while a sweep is pending.
     pub fn each_block(&self, f: &mut dyn FnMut(u64)) {
+        if self.looks_on() {
+            return;
+        }
         let table = wait_lock(&self.maps, &self.medium).table_off();
         let f = &mut |off| {
             if off != table {

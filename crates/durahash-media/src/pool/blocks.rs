@@ -120,7 +120,7 @@ pub struct PoolStats {
     /// Blocks of 4 KiB that get a check word when the pool is closed: all but those of records of a map, which
     /// have sums of their own.
     pub checked_blocks: u64,
-    /// Of these, blocks that have one: they were not stored to since the last close.
+    /// Of these, blocks that have one: they were not stored to since the last close, with a live image since the last checkpoint.
     pub verifiable_blocks: u64,
     /// True if free record space is still to be found: until the next open, where damage allows no sweep.
     pub sweep_pending: bool,

@@ -1,17 +1,16 @@
 //! Check words: a CRC of every block of 4 KiB, written when the pool is closed, so that damage is found.
 //!
-//! They lie in an area of their own, whole extents, which the superblock names:
-//!
-//! ```text
-//! bytes
-//! 0               marks: a bit for each block of the pool, set before the block is stored to
-//! blocks / 8      sums: a CRC-32 for each block, in the halves of words
-//! ```
+//! They lie in an area of their own, whole extents, which the superblock names (`medium/sums.rs`): a bit for each block,
+//! its mark, which is set before the block is stored to, and its CRC.
 //!
 //! - **POOL-4** A block that has no mark has the CRC that is stored for it.
 //!
 //! This holds at every instant, so a crash needs no repair: a pool that was not closed has sums for all
-//! that was not stored to since. The superblock's words that every open changes count as zeros.
+//! that was not stored to since.
+//!
+//! A medium with a live image keeps the words itself ([`DiskSums`](crate::medium::DiskSums)): of the bytes on its disk,
+//! by whoever brings them there. Stores take no note of them then, and the pool only says where they are; **S-8**
+//! (`medium/live/mod.rs`) holds in place of POOL-4.
 //!
 //! | Step | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
@@ -38,55 +37,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::superblock::{Superblock, crc_of};
+use super::superblock::Superblock;
 use crate::error::Result;
 use crate::lock::wait_lock;
-use crate::medium::Medium;
+use crate::medium::{BLOCK_SHIFT_MAX, MARKS, Medium, SumArea, sum_of};
 use crate::word::{PmU64, bits};
-
-/// The most bytes of a block; one of a pool of smaller extents is an extent.
-const BLOCK_SHIFT_MAX: u32 = 12;
-
-/// Blocks of a word of marks.
-const MARKS: u64 = 64;
-
-/// Where the superblock says where the area is.
-pub(crate) const CHECKS_OFF: u64 = std::mem::offset_of!(Superblock, checks) as u64;
-
-/// The words of the superblock that every open changes: state, boot id, and file.
-const CHANGED: [Range<usize>; 2] = [128..152, 184..192];
-
-/// An area in the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub(crate) off: u64,
-    /// Extents that it takes.
-    pub(crate) extents: u64,
-}
-
-impl Area {
-    /// Blocks that an area of so many bytes has room for.
-    fn blocks(bytes: u64) -> u64 {
-        bytes * 8 / 33 / MARKS * MARKS
-    }
-
-    /// The least extents of an area for so many blocks.
-    pub(crate) fn extents_for(blocks: u64, extent_bytes: u64) -> u64 {
-        (blocks.next_multiple_of(MARKS) * 33).div_ceil(extent_bytes * 8)
-    }
-
-    fn length_word(self) -> u64 {
-        self.extents << 32 | crc_of([self.off, self.extents].into_iter())
-    }
-
-    /// The area that the superblock names, unless its words are damaged.
-    pub(crate) fn read<M: Medium>(medium: &M) -> Result<Option<Area>> {
-        let words = &medium.region().at::<Superblock>(0)?.checks;
-        let [off, length] = [0, 1].map(|i| medium.load(&words[i]));
-        let area = Area { off, extents: bits(length, 32, 32) };
-        Ok(Some(area).filter(|area| off != 0 && area.length_word() == length))
-    }
-}
 
 /// The check words of a pool.
 #[derive(Default)]
@@ -106,9 +61,9 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// Of a pool with this area, if it has one.
-    pub(crate) fn new(extent_shift: u32, area: Option<Area>) -> Self {
+    pub(crate) fn new(extent_shift: u32, area: Option<SumArea>) -> Self {
         let extent_bytes = 1 << extent_shift;
-        let blocks = area.map_or(0, |area| Area::blocks(area.extents * extent_bytes));
+        let blocks = area.map_or(0, SumArea::blocks);
         Checks {
             shift: extent_shift.min(BLOCK_SHIFT_MAX),
             extent_bytes,
@@ -130,14 +85,13 @@ impl Checks {
         (self.blocks.load(Ordering::Acquire) << self.shift) / self.extent_bytes
     }
 
-    /// Bytes of the area's extents.
-    pub(crate) fn area(&self) -> Option<Range<u64>> {
+    /// The area, if there is one.
+    pub(crate) fn area(&self) -> Option<SumArea> {
         let off = self.off.load(Ordering::Acquire);
         let blocks = self.blocks.load(Ordering::Acquire);
-        (blocks != 0).then(|| {
-            let bytes = (blocks * 33 / 8).next_multiple_of(self.extent_bytes);
-            off..off + bytes
-        })
+        let extents = SumArea::extents_for(blocks, self.extent_bytes);
+        let extent_shift = self.extent_bytes.ilog2();
+        (blocks != 0).then_some(SumArea { off, extents, extent_shift })
     }
 
     /// Blocks of so many extents.
@@ -178,6 +132,12 @@ impl Checks {
     pub(crate) fn mark<M: Medium>(&self, medium: &M, range: Range<u64>, counts: bool) {
         let end = range.end.div_ceil(1 << self.shift).min(self.blocks.load(Ordering::Acquire));
         let first = range.start >> self.shift;
+        if let Some(sums) = medium.disk_sums() {
+            if !counts {
+                sums.forget(range);
+            }
+            return;
+        }
         if first >= end {
             return;
         }
@@ -235,21 +195,17 @@ impl Checks {
         } else {
             medium.copy_out(words, 0, bytes);
         }
-        if block == 0 {
-            CHANGED.into_iter().for_each(|range| bytes[range].fill(0));
-        }
-        Some(crc32fast::hash(bytes))
+        Some(sum_of(block, bytes))
     }
 
     /// Makes `area`, in extents that were taken for it and are all marks of blocks that have no sum, the
     /// area; the marks and sums of the one before are copied to it.
-    pub(crate) fn move_to<M: Medium>(&self, medium: &M, area: Area) -> Result<()> {
-        let superblock = medium.region().at::<Superblock>(0)?;
+    pub(crate) fn move_to<M: Medium>(&self, medium: &M, area: SumArea) -> Result<()> {
         let next = Checks::new(self.extent_bytes.ilog2(), Some(area));
         let Some((marks, sums)) = next.words(medium) else {
             return Ok(());
         };
-        self.touch(medium, CHECKS_OFF);
+        self.touch(medium, 0);
         let before = self.words(medium).unwrap_or_default();
         for (i, word) in marks.iter().enumerate() {
             medium.store(word, before.0.get(i).map_or(u64::MAX, |word| medium.load(word)));
@@ -259,15 +215,21 @@ impl Checks {
         }
         medium.flush_fresh(marks);
         medium.flush_fresh(&sums[..before.1.len()]);
+        self.name(medium, area)
+    }
+
+    /// Lets the superblock name `area`, and no other one meanwhile.
+    pub(crate) fn name<M: Medium>(&self, medium: &M, area: SumArea) -> Result<()> {
         self.forget(medium)?;
+        let superblock = medium.region().at::<Superblock>(0)?;
         // Before the offset, which follows a fence.
-        for (word, v) in superblock.checks.iter().zip([area.off, area.length_word()]).rev() {
+        for (word, v) in superblock.checks.iter().zip(area.words()).rev() {
             medium.store(word, v);
             medium.flush(word);
             medium.fence();
         }
         self.off.store(area.off, Ordering::Release);
-        self.blocks.store(next.blocks.into_inner(), Ordering::Release);
+        self.blocks.store(area.blocks(), Ordering::Release);
         Ok(())
     }
 
@@ -315,23 +277,24 @@ impl Checks {
         }
     }
 
-    /// Calls `found` with the offset of every damaged block in these ranges of bytes. Returns how many have
-    /// a sum.
+    /// Calls `found` with the offset of every damaged block in these ranges of bytes.
     pub(crate) fn verify<M: Medium>(
         &self,
         medium: &M,
         covered: &[Range<u64>],
         found: &mut dyn FnMut(u64),
-    ) -> u64 {
+    ) {
         let Some((marks, sums)) = self.words(medium) else {
-            return 0;
+            return;
         };
+        if let Some(sums) = medium.disk_sums() {
+            sums.verify(covered, found);
+            return;
+        }
         let known = wait_lock(&self.damaged, medium).clone();
         let known = known.iter().map(|block| block << self.shift);
         known.filter(|off| covered.iter().any(|range| range.contains(off))).for_each(&mut *found);
-        let mut count = 0;
         self.each_unmarked(medium, covered, &mut |block| {
-            count += 1;
             let is_right = self.sum(medium, block, false) == Some(sum_in(medium, sums, block));
             // It may have been stored to meanwhile: by then it had its mark.
             let mark = medium.load(&marks[(block / MARKS) as usize]) & 1 << (block % MARKS);
@@ -339,16 +302,21 @@ impl Checks {
                 found(block << self.shift);
             }
         });
+    }
+
+    /// How many blocks in these ranges of bytes have a sum.
+    pub(crate) fn count<M: Medium>(&self, medium: &M, covered: &[Range<u64>]) -> u64 {
+        let mut count = 0;
+        match medium.disk_sums() {
+            Some(sums) if self.exist() => count = sums.count(covered),
+            Some(_) => {}
+            None => self.each_unmarked(medium, covered, &mut |_| count += 1),
+        }
         count
     }
 
     /// Calls `f` with every block in these ranges of bytes that has a sum.
-    pub(crate) fn each_unmarked<M: Medium>(
-        &self,
-        medium: &M,
-        covered: &[Range<u64>],
-        f: &mut dyn FnMut(u64),
-    ) {
+    fn each_unmarked<M: Medium>(&self, medium: &M, covered: &[Range<u64>], f: &mut dyn FnMut(u64)) {
         let Some((marks, _)) = self.words(medium) else {
             return;
         };
@@ -406,17 +374,6 @@ mod tests {
             let blocks: Vec<u64> =
                 words_of(start..end).flat_map(|(i, mask)| blocks_in(i, mask)).collect();
             assert_eq!(blocks, (start..end).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn an_area_has_room_for_its_blocks() {
-        for extent_bytes in [1 << 10, 1 << 12, 1 << 16, 1 << 19] {
-            for blocks in [1, 64, 65, 1000, 100_000] {
-                let extents = Area::extents_for(blocks, extent_bytes);
-                assert!(Area::blocks(extents * extent_bytes) >= blocks);
-                assert!(extents == 1 || Area::blocks((extents - 1) * extent_bytes) < blocks);
-            }
         }
     }
 }

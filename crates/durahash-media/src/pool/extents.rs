@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::checks::{Area, Checks};
+use super::checks::Checks;
 use super::class::{self, CHUNK_MAX, Classes};
 use super::superblock::{Format, MAPS_MAX, Superblock};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
-use crate::medium::{AREA_BYTES_MIN, Medium};
+use crate::medium::{AREA_BYTES_MIN, Medium, SumArea};
 use crate::word::bits;
 
 /// The most that a pool grows by in one step.
@@ -123,6 +123,12 @@ fn store_kind<M: Medium>(
     medium.store(word, others | u64::from(kind.code()) << shift);
     medium.flush(word);
     Ok(())
+}
+
+fn extents_of(area: Option<SumArea>) -> Range<u64> {
+    area.map_or(0..0, |SumArea { off, extents, extent_shift }| {
+        off >> extent_shift..(off >> extent_shift) + extents
+    })
 }
 
 /// The extents of the log that the superblock names, none for offset zero: they are there, and are its.
@@ -258,7 +264,7 @@ impl Extents {
     /// Finds the area of check words, and sees to it that no other extents are kept for one.
     fn find_checks<M: Medium>(&mut self, medium: &M, torn: bool) -> Result<()> {
         let is_named = medium.load(&medium.region().at::<Superblock>(0)?.checks[0]) != 0;
-        let is_there = |area: &Area| {
+        let is_there = |area: &SumArea| {
             let first = area.off >> self.shift;
             let kinds = first.checked_add(area.extents).and_then(|end| {
                 self.kinds.get(usize::try_from(first).ok()?..usize::try_from(end).ok()?)
@@ -266,11 +272,11 @@ impl Extents {
             area.off.is_multiple_of(1 << self.shift)
                 && kinds.is_some_and(|kinds| kinds.iter().all(|kind| *kind == ExtentKind::Checks))
         };
-        let area = Area::read(medium)?.filter(|area| !torn && is_there(area));
+        let word = |off| Ok(medium.load(medium.region().at(off)?));
+        let area = SumArea::named(word)?.filter(|area| !torn && is_there(area));
         let mut checks = Checks::new(self.shift, area);
         checks.is_lost = is_named && !torn && area.is_none();
-        let range =
-            checks.area().map_or(0..0, |area| area.start >> self.shift..area.end >> self.shift);
+        let range = extents_of(checks.area());
         for i in 0..self.kinds.len() as u64 {
             if self.kinds[i as usize] == ExtentKind::Checks && !range.contains(&i) {
                 self.kinds[i as usize] = ExtentKind::Free;
@@ -297,21 +303,47 @@ impl Extents {
 
     /// Sees to it that there is an area of check words for all extents, if there is room for one.
     pub(crate) fn make_checks<M: Medium>(&mut self, medium: &M) -> Result<()> {
+        // The pool may grow by a quarter, and by the area.
         let count = self.kinds.len() as u64;
-        if self.checks.extents() >= count {
+        self.make_checks_for(medium, count + count / 4 + 2)
+    }
+
+    /// The same behind a growth, where the medium keeps the words itself, in extents that are free.
+    fn follow_growth<M: Medium>(&mut self, medium: &M) -> Result<()> {
+        let most = 2 * self.kinds.len() as u64;
+        if medium.disk_sums().is_none() || self.find_run(self.extents_of_checks(most)).is_none() {
+            return Ok(());
+        }
+        self.make_checks_for(medium, most)
+    }
+
+    /// Extents of an area for so many.
+    fn extents_of_checks(&self, count: u64) -> u64 {
+        SumArea::extents_for(self.checks.blocks_of(count), 1 << self.shift)
+    }
+
+    fn make_checks_for<M: Medium>(&mut self, medium: &M, most: u64) -> Result<()> {
+        if self.checks.extents() >= self.kinds.len() as u64 {
             return Ok(());
         }
         let checks = Arc::clone(&self.checks);
-        let extent_bytes = 1 << self.shift;
-        // The pool may grow by a quarter, and by the area.
-        let extents = Area::extents_for(checks.blocks_of(count + count / 4 + 2), extent_bytes);
+        let extents = self.extents_of_checks(most);
         let first = match self.take_run(medium, extents, [ExtentKind::Checks; 2]) {
             Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => return Ok(()),
             first => first?,
         };
         let old = checks.area();
-        checks.move_to(medium, Area { off: first << self.shift, extents })?;
-        for i in old.map_or(0..0, |old| old.start >> self.shift..old.end >> self.shift) {
+        let area = SumArea { off: first << self.shift, extents, extent_shift: self.shift };
+        match medium.disk_sums() {
+            Some(sums) => {
+                sums.add(area)?;
+                checks.name(medium, area)?;
+                medium.sync(0, size_of::<Superblock>() as u64)?;
+                sums.keep_only(Some(area));
+            }
+            None => checks.move_to(medium, area)?,
+        }
+        for i in extents_of(old) {
             self.release(medium, i)?;
         }
         Ok(())
@@ -372,6 +404,7 @@ impl Extents {
 
     /// Takes an extent for `kind`, growing the pool if there is none.
     pub(crate) fn take<M: Medium>(&mut self, medium: &M, kind: ExtentKind) -> Result<u64> {
+        let before = self.kinds.len();
         if self.free.is_empty() {
             self.grow(medium, 1)?;
         }
@@ -381,6 +414,9 @@ impl Extents {
         // Another thread may be the first to link what is in the extent, and fences its own flushes.
         medium.fence();
         self.free.remove(&i);
+        if self.kinds.len() > before {
+            self.follow_growth(medium)?;
+        }
         Ok(i)
     }
 
@@ -412,6 +448,7 @@ impl Extents {
         count: u64,
         [head, rest]: [ExtentKind; 2],
     ) -> Result<u64> {
+        let before = self.kinds.len();
         let first = loop {
             if let Some(first) = self.find_run(count) {
                 break first;
@@ -426,6 +463,9 @@ impl Extents {
         for i in first..first + count {
             self.set_kind(medium, i, if i == first { head } else { rest })?;
             self.free.remove(&i);
+        }
+        if self.kinds.len() > before {
+            self.follow_growth(medium)?;
         }
         Ok(first)
     }

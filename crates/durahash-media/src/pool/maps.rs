@@ -343,7 +343,12 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Options`](ErrorKind::Options) for map 0, or one that is not there.
     pub fn begin_removal(&self, map: u8) -> Result<()> {
-        self.set_map_state(map, LIVE, REMOVING)
+        self.set_map_state(map, LIVE, REMOVING)?;
+        // Before its space, and its number, go to others.
+        if let Some(changes) = self.medium.changes() {
+            changes.remove_map();
+        }
+        Ok(())
     }
 
     /// Gives back the extents of a map whose removal has begun, or that was not made to the end.

@@ -53,6 +53,9 @@ mod log_tests;
 mod map_table;
 mod maps;
 mod place;
+mod readers;
+#[cfg(test)]
+mod sum_tests;
 mod superblock;
 mod sweep;
 mod table;
@@ -69,6 +72,7 @@ pub use map_table::MapEntry;
 pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -76,7 +80,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::lock::{wait_for, wait_lock};
-use crate::medium::{Durability, Medium};
+use crate::medium::{Changes, Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use checks::Checks;
@@ -92,6 +96,8 @@ pub struct Pool<M: Medium> {
     format: Format,
     uuid: [u64; 2],
     state: State,
+    /// The state word that was read at the open, and how many maps had been removed.
+    read_state: (u64, u64),
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
     /// Offsets of the root words that become zero then.
@@ -173,6 +179,7 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: (0, 0),
             lost: None,
             doubted: Mutex::default(),
             was_clean: true,
@@ -223,6 +230,7 @@ impl<M: Medium> Pool<M> {
         if found_bytes < expected_bytes {
             return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
         }
+        let removed_maps = medium.changes().map_or(0, Changes::removed_maps);
         let before = superblock.state(&medium);
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
@@ -248,6 +256,7 @@ impl<M: Medium> Pool<M> {
         };
         let lost = lost.then_some(before);
         let blocks = Blocks::new(&extents, &classes, format.extent_bytes());
+        let has_checks = extents.checks.exist() && medium.disk_sums().is_none();
         let gate = Gate::default();
         gate.stop();
         let pool = Pool {
@@ -260,10 +269,11 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
+            read_state: (before.to_word(), removed_maps),
             lost,
             doubted: Mutex::default(),
             was_clean: before.clean,
-            has_checks: extents.checks.exist(),
+            has_checks,
             checks: Arc::clone(&extents.checks),
             extents: Mutex::new(extents),
             table,
@@ -271,6 +281,7 @@ impl<M: Medium> Pool<M> {
             blocks: Mutex::new(blocks),
         };
         pool.read_maps(before)?;
+        pool.check_readable(before)?;
         Ok(pool)
     }
 
@@ -282,7 +293,7 @@ impl<M: Medium> Pool<M> {
     /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
     pub fn begin(&self) -> Result<()> {
-        if self.begun.swap(true, Ordering::SeqCst) {
+        if self.begun.swap(true, Ordering::SeqCst) || self.looks_on() {
             return Ok(());
         }
         let medium = &self.medium;
@@ -312,10 +323,11 @@ impl<M: Medium> Pool<M> {
             medium.sync(0, bytes)?;
             self.gate.start();
         }
-        if !self.has_checks {
+        if !self.checks.exist() {
             // Those of a loss of power, or damaged.
             self.checks.forget(medium)?;
         }
+        self.begin_sums()?;
         wait_lock(&self.extents, medium).release_headless(medium)?;
         self.remove_halves()
     }
@@ -465,6 +477,7 @@ impl<M: Medium> Pool<M> {
 
     /// Lets a reader store to its own copy of the pool, in which it recovers what the file keeps as it is.
     pub fn recover_copy(&self, is_begin: bool) {
+        debug_assert!(!self.looks_on(), "it has no copy of its own");
         if self.read_only {
             if is_begin { self.gate.start() } else { self.gate.stop() }
         }
@@ -533,10 +546,16 @@ impl<M: Medium> Pool<M> {
             medium.flush(superblock);
         }
         let bytes = extents << self.format.geometry.extent_shift;
-        medium.sync(0, bytes)?;
-        if let Some(area) = self.checks.area() {
-            self.checks.renew(medium, &checked);
-            medium.sync(area.start, area.end - area.start)?;
+        let sync = |off, bytes| if medium.keeps_cuts() { Ok(()) } else { medium.sync(off, bytes) };
+        sync(0, bytes)?;
+        match (self.checks.area(), medium.disk_sums()) {
+            (Some(_), Some(sums)) => sums.complete(&checked)?,
+            (Some(area), None) => {
+                self.checks.renew(medium, &checked);
+                let Range { start, end } = area.bytes();
+                medium.sync(start, end - start)?;
+            }
+            (None, _) => {}
         }
         self.store_state(state)?;
         medium.sync(0, size_of::<Superblock>() as u64)?;
@@ -551,12 +570,10 @@ impl<M: Medium> Pool<M> {
         let stats = blocks.stats(&extents, self.format.extent_bytes());
         drop(blocks);
         let checked = extents.checked(records);
-        let mut verifiable_blocks = 0;
-        self.checks.each_unmarked(&self.medium, &checked, &mut |_| verifiable_blocks += 1);
         PoolStats {
             max_bytes: self.format.is_limited().then_some(self.format.max_bytes),
             checked_blocks: self.checks.blocks_in(&checked),
-            verifiable_blocks,
+            verifiable_blocks: self.checks.count(&self.medium, &checked),
             ..stats
         }
     }

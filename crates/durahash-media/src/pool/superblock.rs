@@ -17,7 +17,7 @@
 //! epoch, above it the flags. Every root changes by one 8-byte store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::{LOG_OFF, LOG_VERSIONS, Medium, TABLES, TABLES_OFF};
+use crate::medium::{CHECKS_OFF, LOG_OFF, LOG_VERSIONS, Medium, TABLES, TABLES_OFF};
 use crate::on_media;
 use crate::word::{PmU64, bits};
 
@@ -43,6 +43,7 @@ pub(crate) const MAPS_MAX: u8 = 63;
 const CRC_WORDS: u64 = 11;
 
 const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
+const _: () = assert!(std::mem::offset_of!(Superblock, checks) as u64 == CHECKS_OFF);
 const _: () = assert!(std::mem::offset_of!(Superblock, tables) as u64 == TABLES_OFF);
 const _: () = assert!(FURTHER_TABLES as u64 == TABLES);
 const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[3] && FLAT_VERSION == LOG_VERSIONS[0]);

@@ -84,6 +84,18 @@ impl Table {
         Ok(table)
     }
 
+    /// Takes note of tables that the writer of the pool has made since.
+    pub(crate) fn follow<M: Medium>(&self, medium: &M) -> Result<()> {
+        let superblock = medium.region().at::<Superblock>(0)?;
+        for (k, word) in (1..).zip(&superblock.tables) {
+            let off = medium.load(word);
+            if self.flat.is_none() && off != 0 && self.starts[k].load(Ordering::Relaxed) == NONE {
+                self.add(k, off);
+            }
+        }
+        Ok(())
+    }
+
     fn level(&self, i: u64) -> usize {
         (u64::BITS - (i >> self.group_shift).leading_zeros()) as usize % LEVELS
     }

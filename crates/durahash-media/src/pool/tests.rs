@@ -11,7 +11,7 @@ use crate::medium::{Dram, Mapped, MappedOptions, Memory};
 
 const MAX_BYTES: u64 = 256 << 10;
 
-fn format() -> Format {
+pub(super) fn format() -> Format {
     Format {
         design: 1,
         kind: 0,
@@ -29,7 +29,7 @@ fn create() -> Arc<Pool<Sim>> {
 }
 
 /// Where the pool's own map lies.
-fn place<M: Medium>(pool: &Arc<Pool<M>>) -> Place<M> {
+pub(super) fn place<M: Medium>(pool: &Arc<Pool<M>>) -> Place<M> {
     Arc::clone(pool).into()
 }
 
@@ -437,14 +437,14 @@ fn every_damaged_bit_of_a_map_is_found() {
 }
 
 /// The offsets of blocks that are found damaged.
-fn damaged<M: Medium>(pool: &Pool<M>) -> Vec<u64> {
+pub(super) fn damaged<M: Medium>(pool: &Pool<M>) -> Vec<u64> {
     let mut found = Vec::new();
     pool.check_blocks(&mut |off, _| found.push(off));
     found
 }
 
 /// How many blocks get check words, and how many have one.
-fn covered<M: Medium>(pool: &Pool<M>) -> [u64; 2] {
+pub(super) fn covered<M: Medium>(pool: &Pool<M>) -> [u64; 2] {
     let stats = pool.stats();
     [stats.checked_blocks, stats.verifiable_blocks]
 }

@@ -1,10 +1,9 @@
 //! Damage found by check words (`checks.rs`), and the notes that those who store take for them.
 
-use super::Pool;
-use super::checks::CHECKS_OFF;
+use super::{Pool, Superblock};
 use crate::error::{Error, Result};
 use crate::lock::wait_lock;
-use crate::medium::Medium;
+use crate::medium::{CHECKS_OFF, Medium};
 
 impl<M: Medium> Pool<M> {
     /// Before a store to the block of 256 bytes at `off`, or to a word there: the first since the open takes the
@@ -24,6 +23,20 @@ impl<M: Medium> Pool<M> {
         }
     }
 
+    /// Tells a medium that keeps the check words itself where they are, before anything else may come to lie where they
+    /// were: what says so is on the disk.
+    pub(super) fn begin_sums(&self) -> Result<()> {
+        let Some(sums) = self.medium.disk_sums().filter(|_| !self.read_only) else {
+            return Ok(());
+        };
+        let area = self.checks.area();
+        if area.is_none() {
+            self.medium.sync(0, size_of::<Superblock>() as u64)?;
+        }
+        sums.keep_only(area);
+        Ok(())
+    }
+
     /// True if record blocks have check words, too: there are lists of a multimap among them, or the table of
     /// further maps, which have no sums of their own. It never becomes false.
     pub(crate) fn checks_records(&self) -> bool {
@@ -33,6 +46,9 @@ impl<M: Medium> Pool<M> {
     /// Calls `found` with the offset of every block that its check word says is damaged, and what is wrong
     /// there (**POOL-4**). Others may store meanwhile.
     pub fn check_blocks(&self, found: &mut dyn FnMut(u64, &'static str)) {
+        if self.looks_on() {
+            return;
+        }
         if self.checks.is_lost {
             found(CHECKS_OFF, "the place of the check words is damaged: none was verified");
         }

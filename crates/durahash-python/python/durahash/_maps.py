@@ -16,6 +16,9 @@ class _Delete:
     def __repr__(self):
         return "durahash.DELETE"
 
+    def __reduce__(self):
+        return "DELETE"  # there is one, also in a copy and in another process
+
 
 DELETE = _Delete()
 
@@ -78,8 +81,8 @@ class Map(_native.Map, MutableMapping):
     - ``mode``: ``"interval"``, the default (a kill loses nothing, loss of power the last 100 ms; ``"interval:20"``
       is 20 ms), ``"strict"`` (loss of power loses nothing), ``"process"`` (loss of power loses the pool)
     - ``read_only``: the file is not changed, and several processes may read it at once
-    - ``live_image``: in the mode interval or strict, faster inserts and an open in milliseconds after a kill, for
-      twice the space
+    - ``live_image``: in the mode interval or strict, False for a log of lines in place of a live image, which a new
+      pool on ext4 or XFS has: half the space, slower inserts, and a slower open after a kill
     - ``max_bytes``, ``design``, ``verify``, ``accept_suspect``: as the library's options of these names
 
     Every operation may be called from any thread. One on a single key takes effect at one instant. Iteration goes on
@@ -94,7 +97,22 @@ class Map(_native.Map, MutableMapping):
     __slots__ = ("__weakref__",)
     __module__ = "durahash"
 
-    def __init__(self, *_args, **_options):
+    def __init__(
+        self,
+        path=None,
+        key=None,
+        value=None,
+        *,
+        create=None,
+        mode=None,
+        read_only=False,
+        max_bytes=None,
+        design=None,
+        live_image=None,
+        verify=False,
+        accept_suspect=False,
+    ):
+        # The class's __new__ has opened it; help() and editors show this list.
         _opened(self)
 
     def keys(self):
@@ -145,15 +163,6 @@ class Map(_native.Map, MutableMapping):
         self.put_many(other)
         return self
 
-    def popitem(self):
-        """Removes some entry, and returns its key and value; a KeyError where there is none."""
-        for key in self:
-            try:
-                return key, self.pop(key)
-            except KeyError:
-                pass
-        raise KeyError("the map is empty")
-
 
 class MultiMap(_native.MultiMap, Collection):
     """A dictionary, in a file or in memory, of any number of values for each key.
@@ -172,7 +181,21 @@ class MultiMap(_native.MultiMap, Collection):
     __slots__ = ("__weakref__",)
     __module__ = "durahash"
 
-    def __init__(self, *_args, **_options):
+    def __init__(
+        self,
+        path=None,
+        key=None,
+        value=None,
+        *,
+        create=None,
+        mode=None,
+        read_only=False,
+        max_bytes=None,
+        live_image=None,
+        verify=False,
+        accept_suspect=False,
+    ):
+        # The class's __new__ has opened it; help() and editors show this list.
         _opened(self)
 
     def keys(self):

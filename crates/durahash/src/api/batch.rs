@@ -172,7 +172,7 @@ impl Batch {
         Ok(())
     }
 
-    fn add_bytes(
+    pub(super) fn add_bytes(
         &mut self,
         map: &Handle<Single>,
         h: u64,

@@ -178,6 +178,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         }
     }
 
+    /// The same, wherever the value is found.
+    #[inline]
+    pub(super) fn find<R>(
+        &self,
+        key: (&[u8], KeyHash),
+        f: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> Result<Option<R>> {
+        self.with_bytes(key, f, |f| self.with_copy(key, f))
+    }
+
     /// The same, of a value that is copied to a buffer of the thread.
     fn with_copy<R>(
         &self,
@@ -479,7 +489,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Many lookups at once: `word` makes the answer of a value that is a word, `one` looks up another.
     #[inline(always)]
-    fn look_up_many<Q: Borrow<K::Ref>, T>(
+    pub(super) fn look_up_many<Q: Borrow<K::Ref>, T>(
         &self,
         keys: &[Q],
         out: &mut [T],

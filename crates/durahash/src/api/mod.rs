@@ -13,6 +13,7 @@ pub(crate) mod batch;
 pub(crate) mod scan;
 pub(crate) mod update;
 
+pub(crate) mod cache;
 mod raw;
 
 pub(crate) mod openable;

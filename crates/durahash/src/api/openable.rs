@@ -5,10 +5,13 @@ use std::sync::Arc;
 use durahash_media::Result;
 
 use super::any::{AnyMap, AnyMultiMap};
+use super::cache::Cache;
 use super::map::Map;
 use super::multi_map::MultiMap;
 use crate::engine::data::Data;
+use crate::engine::expiry::Timed;
 use crate::engine::maps::OpenPool;
+use crate::engine::settings::Settings;
 use crate::engine::spec::Required;
 use crate::engine::{Kind, Multi, Single};
 
@@ -18,17 +21,18 @@ pub(super) mod sealed {
     pub trait Sealed: Sized {
         /// The map that a pool has for it.
         const REQUIRED: Required;
-        fn new(pool: Arc<OpenPool>) -> Result<Self>;
+        fn new(pool: Arc<OpenPool>, settings: &Settings) -> Result<Self>;
     }
 
-    pub trait SealedMap: Sized {
-        fn numbered(pool: &Arc<OpenPool>, map: u8) -> Result<Self>;
-        fn named(pool: &Arc<OpenPool>, name: &str) -> Result<Self>;
+    pub trait SealedMap: Sealed {
+        // No lock of the pool is held.
+        fn numbered(pool: &Arc<OpenPool>, map: u8, settings: &Settings) -> Result<Self>;
+        fn named(pool: &Arc<OpenPool>, name: &str, settings: &Settings) -> Result<Self>;
         fn pool(&self) -> &Arc<OpenPool>;
     }
 }
 
-/// The types that [`Options`](crate::Options) make and open: [`Map`] and [`MultiMap`]; [`AnyMap`] and [`AnyMultiMap`], whose
+/// The types that [`Options`](crate::Options) make and open: [`Map`], [`MultiMap`] and [`Cache`]; [`AnyMap`] and [`AnyMultiMap`], whose
 /// keys and values have types that are known at run time only; and [`Pool`](crate::Pool), a file of several maps.
 ///
 /// ```
@@ -52,24 +56,24 @@ pub trait Openable: sealed::Sealed {}
 pub trait NamedMap: Openable + sealed::SealedMap {}
 
 macro_rules! openable {
-    ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr;)*) => {$(
+    ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr, $of:expr, $($to:ident).+;)*) => {$(
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
             const REQUIRED: Required =
-                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types };
-            fn new(pool: Arc<OpenPool>) -> Result<Self> {
-                <Self as sealed::SealedMap>::numbered(&pool, 0)
+                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types, changes: true };
+            fn new(pool: Arc<OpenPool>, settings: &Settings) -> Result<Self> {
+                <Self as sealed::SealedMap>::numbered(&pool, 0, settings)
             }
         }
 
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::SealedMap for $Type {
-            fn numbered(pool: &Arc<OpenPool>, map: u8) -> Result<Self> {
-                pool.handle(map, $types).map(<$Type>::new)
+            fn numbered(pool: &Arc<OpenPool>, map: u8, settings: &Settings) -> Result<Self> {
+                $of(pool.handle(map, $types)?, settings)
             }
-            fn named(pool: &Arc<OpenPool>, name: &str) -> Result<Self> {
-                pool.open(name, $types).map(<$Type>::new)
+            fn named(pool: &Arc<OpenPool>, name: &str, settings: &Settings) -> Result<Self> {
+                $of(pool.open(name, $types)?, settings)
             }
             fn pool(&self) -> &Arc<OpenPool> {
-                self.handle.pool()
+                self.$($to).+.pool()
             }
         }
 
@@ -79,8 +83,9 @@ macro_rules! openable {
 }
 
 openable! {
-    <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE));
-    <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE));
-    <> AnyMap, Single, None;
-    <> AnyMultiMap, Multi, None;
+    <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
+    <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
+    <K, V> Cache<K, V>, Single, Some((K::TYPE, Timed::<V>::TYPE)), Self::new, map.handle;
+    <> AnyMap, Single, None, |handle, _| Ok(Self::new(handle)), handle;
+    <> AnyMultiMap, Multi, None, |handle, _| Ok(Self::new(handle)), handle;
 }

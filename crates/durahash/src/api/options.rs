@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
 use super::openable::Openable;
+use crate::cache::{self, Clock};
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 use crate::engine::At;
@@ -138,6 +139,33 @@ impl Options {
         /// ```
         read_only: bool => read_only;
 
+        /// Lets other processes read the pool while this one has it open for writing: with
+        /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
+        /// [`Process`](crate::SyncMode::Process), and maps of [`Design::Reh`](crate::Design::Reh); others are
+        /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
+        /// `durahash-….readers`, and taken away by the close; each change of an entry counts one up there.
+        ///
+        /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
+        /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
+        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, its
+        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
+        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// buckets and entries, each by itself.
+        ///
+        /// ```
+        /// use durahash::{Map, Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let shared = Options::new().sync_mode(SyncMode::Process).readers(true);
+        /// let map: Map<u64, u64> = shared.create(&path)?;
+        /// // Another process would do the same.
+        /// let reader: Map<u64, u64> = Options::new().read_only(true).open(&path)?;
+        /// map.put(&1, &10)?;
+        /// assert_eq!(reader.get(&1)?, Some(10));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        readers: bool => readers;
+
         /// Makes the state of REH in DRAM in the background, by all processors, as soon as a pool is open. Else each
         /// part of it is made by the operation that first comes to it, which takes some microseconds more: most
         /// parts of a large pool are made after as many lookups as it has buckets.
@@ -170,7 +198,8 @@ impl Options {
         /// reading the file. [`Map::check`](crate::Map::check) does the same later, and more.
         ///
         /// A close writes a check word for every block that was stored to since the open. So after a crash this
-        /// finds damage of the blocks that were not stored to since the last close, and no other
+        /// finds damage of the blocks that were not stored to since the last close, and no other; with a live image,
+        /// whose checkpoints write them, too, of all that the log has no line of
         /// ([`PoolStats::verifiable_blocks`](crate::PoolStats::verifiable_blocks) of
         /// [`checked_blocks`](crate::PoolStats::checked_blocks)).
         ///
@@ -261,11 +290,13 @@ impl Options {
         /// ```
         private_bytes: u64 => private_bytes;
 
-        /// Lets a pool in the mode interval or strict have a *live image* in place of a log of lines: a file
-        /// as long as the pool, beside it, to which all stores go, so that the kernel has them when the process is killed. Every
-        /// interval a snapshot of what has changed goes to the pool's file. An open after a kill takes as long as in
-        /// the mode [`Process`](SyncMode::Process), and inserts cost less. The promises are those of the mode. An existing pool keeps
-        /// what it had unless this says otherwise. It needs ext4, XFS or tmpfs.
+        /// Lets a pool in the mode interval or strict have a *live image*, or with `false` a log of lines: a new pool has a live
+        /// image on ext4 and XFS, and lines elsewhere, unless this is set; an existing pool keeps what it had.
+        ///
+        /// A live image is a file as long as the pool, beside it, to which all stores go, so that the kernel has them when the
+        /// process is killed. Every interval a snapshot of what has changed goes to the pool's file. An open after a kill
+        /// takes as long as in the mode [`Process`](SyncMode::Process), and inserts cost less than with lines. The promises are
+        /// those of the mode. It needs ext4, XFS or tmpfs.
         ///
         /// After a kill the live image has what the pool's file lacks: without it, or with a copy of it, the pool is refused
         /// ([`NoLiveImage`](crate::ErrorKind::NoLiveImage)) until the machine has been started anew; then it is as after a loss of
@@ -324,6 +355,94 @@ impl Options {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         cache: Cache => design_options.cache;
+
+        /// The clock of a [`Cache`](crate::Cache): that of the system unless this sets another, as tests do.
+        ///
+        /// ```
+        /// use durahash::cache::Clock;
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().clock(Clock::manual(0)).in_memory()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        clock: Clock => cache_options.clock;
+
+        /// Has a thread remove what expired from a [`Cache`](crate::Cache) that is open for writing; true unless set.
+        /// Else [`Cache::step`](crate::Cache::step) does it.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<str, u64> = Options::new().sweep(false).in_memory()?;
+        /// while cache.step()? {}
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        sweep: bool => cache_options.sweep;
+
+        /// The most entries of a [`Cache`](crate::Cache), beyond which it [evicts](Options::eviction). The pool keeps it: an
+        /// open that does not set it has the last one. `u64::MAX` is none, as before one is set.
+        ///
+        /// No more are stored at any time, whatever threads do at once. Entries that have expired count until they are removed. An open for
+        /// writing of a cache with a bound reads all of its buckets, and evicts what is over.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, u64> = Options::new().max_entries(10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &key)?;
+        /// }
+        /// assert_eq!(cache.len()?, 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_entries: u64 => cache_options.max_entries;
+
+        /// The most bytes of all entries of a [`Cache`](crate::Cache), as [`max_entries`](Options::max_entries): 16 for
+        /// each, and those of its record or cell, in which a value has eight more for its expiry. Free space of the pool
+        /// does not count. An open for writing reads all records. A change by a closure makes room when it was made, a
+        /// put before.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let cache: Cache<u64, [u8]> = Options::new().max_bytes_used(64 << 10).in_memory()?;
+        /// for key in 0..100 {
+        ///     cache.put(&key, &[0; 1000])?;
+        /// }
+        /// assert!(cache.stats()?.cache.unwrap().bytes_used.unwrap() <= 64 << 10);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_bytes_used: u64 => cache_options.max_bytes_used;
+
+        /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
+        /// What was used is known in DRAM, and begins anew with an open.
+        ///
+        /// ```
+        /// use durahash::cache::Policy;
+        /// use durahash::{Cache, ErrorKind, Options};
+        /// let options = Options::new().max_entries(1).eviction(Policy::None);
+        /// let cache: Cache<u64, u64> = options.in_memory()?;
+        /// cache.put(&1, &10)?;
+        /// assert!(matches!(cache.put(&2, &20).unwrap_err().kind(), ErrorKind::Full { .. }));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        eviction: cache::Policy => cache_options.eviction;
+
+        /// Keeps what goes from a [`Cache`](crate::Cache) by itself, evicted or expired, until the caller is
+        /// [done](crate::Cache::done) with it: for those who keep a file for each entry, say. From the open that says so
+        /// on the pool always does. Changes of the cache take turns then, and what goes is written once more.
+        ///
+        /// ```
+        /// use durahash::{Cache, Options};
+        /// let options = Options::new().max_entries(1).keep_evicted(true);
+        /// let files: Cache<str, u64> = options.in_memory()?;
+        /// files.put("one", &1)?;
+        /// files.put("two", &2)?;
+        /// for gone in files.evicted() {
+        ///     let gone = gone?;
+        ///     assert_eq!((gone.key.as_str(), gone.value), ("one", 1));
+        ///     files.done(gone.id)?;
+        /// }
+        /// assert_eq!(files.evicted().count(), 0);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        keep_evicted: bool => cache_options.keep_evicted;
     }
 
     /// Creates a pool file at `path`.
@@ -348,7 +467,7 @@ impl Options {
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::New(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -386,7 +505,7 @@ impl Options {
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
         open::make(&self.settings, T::REQUIRED, At::Existing(path.as_ref()))
-            .and_then(|(pool, _)| T::new(pool))
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
@@ -409,7 +528,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref()).and_then(T::new)
+        open::open_or_create(&self.settings, T::REQUIRED, path.as_ref())
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Makes a map in memory, which is gone when the last handle is. Without [`max_bytes`](Options::max_bytes) it takes
@@ -428,7 +548,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        open::make(&self.settings, T::REQUIRED, At::Memory).and_then(|(pool, _)| T::new(pool))
+        open::make(&self.settings, T::REQUIRED, At::Memory)
+            .and_then(|(pool, _)| T::new(pool, &self.settings))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -452,7 +573,7 @@ impl Options {
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
         let spec = CreateSpec::new(&self.settings, T::REQUIRED)?;
-        open::create_on(medium, &spec).and_then(T::new)
+        open::create_on(medium, &spec).and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Opens the map on any [`Medium`], as [`create_on`](Options::create_on) makes it.
@@ -460,7 +581,8 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::REQUIRED).and_then(T::new)
+        open::open_on(&self.settings, medium, T::REQUIRED)
+            .and_then(|pool| T::new(pool, &self.settings))
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,

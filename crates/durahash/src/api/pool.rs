@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, ErrorKind, PoolStats, Result};
 
+use super::cache::inner::SUFFIX;
 use super::openable::{NamedMap, Openable, sealed};
 use super::options::Options;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::maps::OpenPool;
+use crate::engine::settings::Settings;
 use crate::engine::spec::{MapSpec, Required};
 use crate::index::Finding;
 
@@ -83,8 +85,8 @@ impl UnwindSafe for Pool {}
 impl RefUnwindSafe for Pool {}
 
 impl sealed::Sealed for Pool {
-    const REQUIRED: Required = Required { kind: None, types: None };
-    fn new(pool: Arc<OpenPool>) -> Result<Self> {
+    const REQUIRED: Required = Required { kind: None, types: None, changes: true };
+    fn new(pool: Arc<OpenPool>, _: &Settings) -> Result<Self> {
         Ok(Pool { pool })
     }
 }
@@ -133,10 +135,12 @@ impl Pool {
         let spec = MapSpec::new(&options.settings, T::REQUIRED)?;
         // The type says that one is wanted.
         let spec = spec.ok_or(ErrorKind::Closed)?;
-        self.pool.create(name, &spec, |map| T::numbered(&self.pool, map))
+        let map = self.pool.create(name, &spec, Ok)?;
+        T::numbered(&self.pool, map, &options.settings)
     }
 
-    /// Opens a map. It is open once, whatever number of handles it has.
+    /// Opens a map. It is open once, whatever number of handles it has. A [`Cache`](crate::Cache) has the bounds that the
+    /// pool keeps; [`open_or_create`](Pool::open_or_create) sets others, if it has no handle yet.
     ///
     /// # Errors
     /// [`NoMap`](crate::ErrorKind::NoMap); [`Types`](crate::ErrorKind::Types) and
@@ -152,7 +156,11 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open<T: NamedMap>(&self, name: &str) -> Result<T> {
-        T::named(&self.pool, name).map_err(self.at())
+        self.open_by(name, &Options::new())
+    }
+
+    fn open_by<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
+        T::named(&self.pool, name, &options.settings).map_err(self.at())
     }
 
     /// Opens a map, or makes it where there is none of its name.
@@ -169,13 +177,15 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
-        match self.open(name) {
+        match self.open_by(name, options) {
             Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
             opened => return opened,
         }
         match self.create(name, options) {
             // Another thread was quicker.
-            Err(e) if matches!(e.kind(), ErrorKind::MapExists { .. }) => self.open(name),
+            Err(e) if matches!(e.kind(), ErrorKind::MapExists { .. }) => {
+                self.open_by(name, options)
+            }
             created => created,
         }
     }
@@ -227,8 +237,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`NoMap`](crate::ErrorKind::NoMap), [`MapExists`](crate::ErrorKind::MapExists);
-    /// [`Options`](crate::ErrorKind::Options) for a name that cannot be, and for `main`;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    /// [`Options`](crate::ErrorKind::Options) for a name that cannot be, for `main`, and for a
+    /// [`Cache`](crate::Cache); [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
     ///
     /// ```
     /// use durahash::{Map, Options, Pool};
@@ -239,10 +249,15 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn rename(&self, name: &str, new: &str) -> Result<()> {
+        if self.is_cache(name) {
+            let what = "a cache keeps its name, which the map beside it has, too";
+            return Err(ErrorKind::Options { what }.into());
+        }
         self.pool.rename(name, new).map_err(self.at())
     }
 
-    /// Removes a map with all of its entries, and gives its space back to the pool.
+    /// Removes a map with all of its entries, and gives its space back to the pool; with a [`Cache`](crate::Cache) the map
+    /// beside it.
     ///
     /// **Durability.** A crash leaves the map as it was, or nothing of it.
     /// **Concurrency.** Operations on other maps go on meanwhile.
@@ -263,7 +278,21 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove(&self, name: &str) -> Result<()> {
+        if self.is_cache(name) {
+            // First: a cache without it is whole, but it is nothing without the cache.
+            match self.pool.remove(&format!("{name}{SUFFIX}")) {
+                Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
+                removed => removed.map_err(self.at())?,
+            }
+        }
         self.pool.remove(name).map_err(self.at())
+    }
+
+    fn is_cache(&self, name: &str) -> bool {
+        self.pool.store.maps().iter().any(|(_, other, format)| {
+            let value = Type::from_tag(format.value_type);
+            other == name && matches!(value, Some(Type::Expiring(_)))
+        })
     }
 
     /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync) does: of all maps.

@@ -44,7 +44,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// The same; `room` says if a new entry may be made.
-    fn update_in(
+    pub(super) fn update_in(
         &self,
         key: &K::Ref,
         room: Room,

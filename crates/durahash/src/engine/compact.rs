@@ -56,6 +56,7 @@ pub(crate) fn compact_to(
 
 /// The pool to be copied, and its lock.
 fn open_old(settings: &Settings, required: Required, path: &Path) -> Result<open::Made> {
+    let required = Required { changes: false, ..required };
     let made = open::make(settings, required, At::Existing(path))?;
     if made.0.store.facts().suspect {
         return refused("a suspect pool is not compacted: dump it into a new one");
@@ -122,7 +123,7 @@ pub(crate) fn copy_all(
         let is_own = own.is_some_and(|(own, _)| own == name);
         with!(member, engine => {
             let map = if is_own { 0 } else { new.create(name, &spec_of(engine, settings), Ok)? };
-            copy(engine, new.handle(map, None)?, watch)?;
+            copy(engine, new.handle(map, Some((engine.key, engine.value)))?, watch)?;
         });
     }
     new.close_last()?;
@@ -194,7 +195,7 @@ mod tests {
 
     const ENTRIES: u64 = 100;
 
-    const ANY: Required = Required { kind: None, types: None };
+    const ANY: Required = Required { kind: None, types: None, changes: false };
 
     fn make(path: &Path) {
         let map: Map<u64, u64> = Options::new().create(path).unwrap();

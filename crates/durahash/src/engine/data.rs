@@ -172,6 +172,8 @@ pub enum Type {
     F64,
     /// A tuple of words
     Tuple(Tuple),
+    /// The values of a [`Cache`](crate::Cache)
+    Expiring(Expiring),
 }
 
 /// The types without a parameter.
@@ -197,6 +199,51 @@ const PLAIN: [Type; 16] = [
 const ARRAY: u32 = 15;
 /// The tag of tuples; their parts stand above it.
 const TUPLE: u32 = 18;
+
+/// The flag of a tag whose values have the time before them at which they expire.
+const EXPIRING: u32 = 1 << 7;
+
+/// The values of a [`Cache`](crate::Cache): each has a word before it that says when it expires.
+///
+/// ```
+/// use durahash::{Cache, Options, Type};
+/// let cache: Cache<str, u32> = Options::new().in_memory()?;
+/// let Type::Expiring(of) = cache.stats()?.value_type else { unreachable!() };
+/// assert_eq!(of.value_type(), Type::U32);
+/// assert_eq!(Type::Expiring(of).to_string(), "expiring u32");
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Expiring(u32);
+
+impl Expiring {
+    /// Bytes of the word.
+    pub(crate) const BYTES: usize = size_of::<u64>();
+
+    pub(crate) const fn of(value: Type) -> Self {
+        assert!(!matches!(value, Type::Expiring(_)), "values expire once");
+        Expiring(value.tag())
+    }
+
+    /// The type without the word.
+    #[must_use]
+    pub const fn value_type(self) -> Type {
+        match self.0 & 0xff {
+            ARRAY => Type::Array(self.0 >> 8),
+            TUPLE => Type::Tuple(Tuple(self.0 >> 8)),
+            tag => match Type::of_tag(tag) {
+                Some(ty) => ty,
+                None => unreachable!(),
+            },
+        }
+    }
+
+    /// The word of a value's bytes, and the value behind it.
+    pub(crate) fn parts(self, bytes: &[u8]) -> Option<(u64, &[u8])> {
+        let (word, value) = bytes.split_first_chunk()?;
+        Some((u64::from_le_bytes(*word), value))
+    }
+}
 
 /// The parts of a tuple, which are words.
 ///
@@ -281,7 +328,7 @@ impl Type {
     #[must_use]
     pub const fn is_word(self) -> bool {
         match self {
-            Type::U128 | Type::I128 | Type::Bytes | Type::Str => false,
+            Type::U128 | Type::I128 | Type::Bytes | Type::Str | Type::Expiring(_) => false,
             Type::Array(bytes) => bytes <= 8,
             Type::Tuple(parts) => parts.bytes() <= 8,
             _ => true,
@@ -304,6 +351,10 @@ impl Type {
             Type::U128 | Type::I128 => Some(16),
             Type::Tuple(parts) => Some(parts.bytes()),
             Type::Array(bytes) => Some(bytes as usize),
+            Type::Expiring(of) => match of.value_type().fixed_bytes() {
+                Some(bytes) => Some(Expiring::BYTES + bytes),
+                None => None,
+            },
             Type::Bytes | Type::Str => None,
         }
     }
@@ -327,7 +378,7 @@ impl Type {
             Type::Str => (14, "str"),
             Type::F32 => (16, "f32"),
             Type::F64 => (17, "f64"),
-            Type::Array(_) | Type::Tuple(_) => return None,
+            Type::Array(_) | Type::Tuple(_) | Type::Expiring(_) => return None,
         })
     }
 
@@ -346,16 +397,21 @@ impl Type {
     }
 
     /// The tag in the superblock.
-    pub(crate) fn tag(self) -> u32 {
-        match self {
-            Type::Array(bytes) => ARRAY | bytes << 8,
-            Type::Tuple(parts) => TUPLE | parts.0 << 8,
-            _ => self.plain().map_or(0, |(tag, _)| tag),
+    pub(crate) const fn tag(self) -> u32 {
+        match (self, self.plain()) {
+            (Type::Array(bytes), _) => ARRAY | bytes << 8,
+            (Type::Tuple(parts), _) => TUPLE | parts.0 << 8,
+            (Type::Expiring(of), _) => EXPIRING | of.0,
+            (_, Some((tag, _))) => tag,
+            (_, None) => 0,
         }
     }
 
     /// The type of a tag.
     pub(crate) fn from_tag(tag: u32) -> Option<Self> {
+        if tag & EXPIRING != 0 {
+            return Type::from_tag(tag ^ EXPIRING).map(|ty| Type::Expiring(Expiring::of(ty)));
+        }
         match tag & 0xff {
             ARRAY => Some(Type::Array(tag >> 8)),
             TUPLE => Tuple::from_codes(tag >> 8).map(Type::Tuple),
@@ -384,17 +440,22 @@ impl Type {
     }
 }
 
-/// Runs `$body` with `$ty` as the type that `$of` names; arrays and tuples are for the caller.
+/// Runs `$body` with `$ty` as the type that `$of` names; arrays, tuples and values that expire are for the caller.
 macro_rules! with_type {
-    ($of:expr, $ty:ident => $body:expr, array $bytes:ident => $array:expr, tuple => $tuple:expr) => {
+    (
+        $of:expr, $ty:ident => $body:expr, array $bytes:ident => $array:expr, tuple => $tuple:expr,
+        expiring $ex:ident => $expiring:expr
+    ) => {
         $crate::engine::data::with_type!(
-            @($of, $ty => $body, $bytes => $array, $tuple)
+            @($of, $ty => $body, $bytes => $array, $tuple, $ex => $expiring)
             Bool bool, Char char, U8 u8, U16 u16, U32 u32, U64 u64, U128 u128,
             I8 i8, I16 i16, I32 i32, I64 i64, I128 i128, Bytes [u8], Str str,
             F32 f32, F64 f64
         )
     };
-    (@($of:expr, $ty:ident => $body:expr, $bytes:ident => $array:expr, $tuple:expr) $($name:ident $type:ty),*) => {
+    (@(
+        $of:expr, $ty:ident => $body:expr, $bytes:ident => $array:expr, $tuple:expr, $ex:ident => $expiring:expr
+    ) $($name:ident $type:ty),*) => {
         match $of {
             $($crate::engine::data::Type::$name => {
                 type $ty = $type;
@@ -402,6 +463,7 @@ macro_rules! with_type {
             })*
             $crate::engine::data::Type::Array($bytes) => $array,
             $crate::engine::data::Type::Tuple(_) => $tuple,
+            $crate::engine::data::Type::Expiring($ex) => $expiring,
         }
     };
 }
@@ -421,7 +483,10 @@ impl Type {
             array n => bytes.len() == n as usize,
             tuple => self
                 .parts(bytes)
-                .is_some_and(|parts| parts.iter().all(|(ty, part)| ty.has_bytes(part))))
+                .is_some_and(|parts| parts.iter().all(|(ty, part)| ty.has_bytes(part))),
+            expiring of => of
+                .parts(bytes)
+                .is_some_and(|(_, value)| of.value_type().has_bytes(value)))
     }
 }
 
@@ -433,6 +498,7 @@ impl fmt::Display for Type {
                 let names: Vec<String> = parts.types().map(|ty| ty.to_string()).collect();
                 write!(f, "({})", names.join(", "))
             }
+            Type::Expiring(of) => write!(f, "expiring {}", of.value_type()),
             _ => f.write_str(self.plain().map_or("", |(_, name)| name)),
         }
     }
@@ -641,7 +707,6 @@ macro_rules! never_words {
         }
     };
 }
-#[cfg(feature = "serde")]
 pub(crate) use never_words;
 
 /// `[u8]` and `str`, also by the names of what a map returns.
@@ -791,8 +856,12 @@ mod tests {
         assert_eq!(tuple.tag(), 18 | 5 << 8 | 35 << 14);
         assert_eq!(Type::from_tag(tuple.tag()), Some(tuple));
         assert_eq!(tuple.to_string(), "(u32, [u8; 3])");
+        let timed = Type::Expiring(Expiring::of(tuple));
+        assert_eq!(timed.tag(), tuple.tag() | 1 << 7);
+        assert_eq!(Type::from_tag(timed.tag()), Some(timed));
         let wrong = [
             0,
+            1 << 7,
             6 | 1 << 8,
             18,
             18 | 5 << 8,

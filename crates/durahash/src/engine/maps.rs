@@ -4,6 +4,7 @@
 //! free. A design recovers later the state that its open put off. The pool stays open as long as a handle of any of
 //! its maps is left, and is closed by the last.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -96,6 +97,9 @@ pub(crate) struct Listed {
     pub(crate) entries: u64,
 }
 
+/// As [`OpenPool::shared`].
+type Shared = BTreeMap<u8, Weak<dyn Any + Send + Sync>>;
+
 /// A pool that is open.
 pub struct OpenPool {
     host: Box<dyn Host>,
@@ -111,6 +115,8 @@ pub struct OpenPool {
     is_open: AtomicBool,
     /// The thread that warms the maps, and its stop flag.
     warming: Mutex<Option<(Arc<AtomicBool>, JoinHandle<()>)>>,
+    /// What the handles of a map have in common beside its engine, by the map's number.
+    shared: Mutex<Shared>,
     /// The process that opened it: a forked child has a copy of this, without the mapped file.
     process: Process,
 }
@@ -127,6 +133,7 @@ impl OpenPool {
             sweep_at: Mutex::default(),
             is_open: AtomicBool::new(false),
             warming: Mutex::default(),
+            shared: Mutex::default(),
             process: Process::own(),
         })
     }
@@ -166,6 +173,11 @@ impl OpenPool {
         // A panic was told, and operations make the rest.
         let _ = thread.join();
         true
+    }
+
+    /// What the handles of a map have in common beside its engine: made by the first, dropped by the last.
+    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared, &*self.store)
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<u8, Member>> {
@@ -233,9 +245,15 @@ impl OpenPool {
         let members = self.members();
         let member = members.get(&map);
         let format = with!(member.ok_or(ErrorKind::Closed)?, engine => &engine.format);
-        check_wanted(format, K::NUMBER, types)?;
+        check_wanted(format, K::NUMBER, types, !self.store.is_read_only())?;
         let engine = member.and_then(K::of).ok_or(ErrorKind::Closed)?;
         Ok(Handle { engine: Arc::clone(engine), pool: Arc::clone(self) })
+    }
+
+    /// The name of the map of this number.
+    pub(crate) fn name(&self, map: u8) -> Result<String> {
+        let found = self.store.maps().into_iter().find(|(other, ..)| *other == map);
+        found.map(|(_, name, _)| name).ok_or_else(|| ErrorKind::Closed.into())
     }
 
     /// The number of the map of this name.

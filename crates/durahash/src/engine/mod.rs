@@ -42,6 +42,7 @@ pub(crate) mod design;
 pub(crate) mod outcome;
 
 pub(crate) mod cell;
+pub(crate) mod expiry;
 pub(crate) mod known;
 
 pub(crate) mod record;
@@ -63,6 +64,7 @@ pub(crate) mod edit;
 pub(crate) mod entries;
 
 pub(crate) mod batch;
+pub(crate) mod forget;
 
 pub(crate) mod open;
 
@@ -255,7 +257,7 @@ pub(crate) trait Peers: Send + Sync {
 
 /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
 /// the holder go on.
-fn lock<'a, T>(mutex: &'a Mutex<T>, store: &dyn Store) -> MutexGuard<'a, T> {
+pub(crate) fn lock<'a, T>(mutex: &'a Mutex<T>, store: &dyn Store) -> MutexGuard<'a, T> {
     loop {
         match mutex.try_lock() {
             Ok(guard) => return guard,
@@ -339,6 +341,11 @@ impl<K: Kind> Engine<K> {
             chained: Mutex::new(chained),
             swept: AtomicBool::new(false),
         })
+    }
+
+    /// The number of the map in its pool.
+    pub(crate) fn number(&self) -> u8 {
+        self.map
     }
 
     /// True if slots hold keys and values themselves.
@@ -486,6 +493,7 @@ impl<K: Kind> Engine<K> {
             recovered: facts.recovered,
             suspect: facts.suspect,
             log: facts.log,
+            cache: None,
         })
     }
 

@@ -34,6 +34,9 @@ impl Kind for Multi {
             return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
         }
         let pool = Arc::clone(place.pool());
+        if pool.looks_on() {
+            return Err(ErrorKind::Locked.into());
+        }
         Ok(if is_new {
             durable(move || MultiPea::create(place, options.policy), pool)
         } else {

@@ -20,6 +20,12 @@ use crate::designs::rewo::Cache;
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
 
+/// Opens of a pool that grows meanwhile, before it is called damaged.
+const OPEN_TRIES: u32 = 100;
+
+const NO_READERS: &str =
+    "readers in other processes need a pool in the mode Process: sync_mode(SyncMode::Process)";
+
 /// A pool that was made or opened, and the lock of its file.
 pub(crate) type Made = (Arc<OpenPool>, Option<FileLock>);
 
@@ -73,12 +79,15 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     if sync_mode == SyncMode::Process || medium.is_dax() {
         return create_on(medium, &spec);
     }
+    if settings.readers {
+        return refused(NO_READERS);
+    }
     // The log comes to a pool that is whole, and the name to one that is in use.
     let lock = medium.file_lock();
     create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let live_image = settings.live_image.unwrap_or(false);
+    let live_image = settings.live_image.unwrap_or_else(|| file.carries_live_image());
     let pool = open_behind_log(settings, file, (sync_mode, live_image), required)?;
     lock.publish()?;
     Ok(pool)
@@ -91,11 +100,19 @@ fn open_file(
     required: Required,
 ) -> Result<(Arc<OpenPool>, FileLock)> {
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
-    let mut medium = Mapped::open(path, settings.read_only, &options)?;
+    let mut medium = match Mapped::open(path, settings.read_only, &options) {
+        Err(e) if settings.read_only && matches!(e.kind(), ErrorKind::Locked) => {
+            return look_on(settings, path, required);
+        }
+        opened => opened?,
+    };
     let mut lock = medium.file_lock();
-    check_own(&Pool::peek(&medium)?, required)?;
+    check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
+    if settings.readers && !needs_no_log {
+        return refused(NO_READERS);
+    }
     let has_ring = medium.has_ring();
     if settings.read_only {
         medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
@@ -119,6 +136,35 @@ fn open_file(
         open_behind_log(settings, medium, (mode, live_image), required)
     };
     Ok((pool?, lock))
+}
+
+/// Opens a pool that another process has open for writing, if that lets others read it.
+fn look_on(
+    settings: &Settings,
+    path: &Path,
+    required: Required,
+) -> Result<(Arc<OpenPool>, FileLock)> {
+    let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
+    let mut tries = 0;
+    loop {
+        let Some(medium) = Mapped::look_on(path, &options)? else {
+            return Err(ErrorKind::Locked.into());
+        };
+        let lock = medium.file_lock();
+        match open_on(settings, medium, required) {
+            // The pool grew while its tables were read.
+            Err(e)
+                if tries < OPEN_TRIES
+                    && matches!(
+                        e.kind(),
+                        ErrorKind::Corrupt { .. } | ErrorKind::Truncated { .. }
+                    ) =>
+            {
+                tries += 1;
+            }
+            opened => return Ok((opened?, lock)),
+        }
+    }
 }
 
 /// The live image of a pool that has a log.
@@ -248,6 +294,7 @@ pub(crate) fn create_on<M: Medium>(medium: M, spec: &CreateSpec) -> Result<Arc<O
     if spec.publish {
         pool.publish()?;
     }
+    pool.count_changes();
     Ok(open.opened())
 }
 
@@ -258,18 +305,24 @@ pub(crate) fn open_on<M: Medium>(
     required: Required,
 ) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
-    check_own(&Pool::peek(&medium)?, required)?;
+    check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
-    if settings.verify {
+    let looks_on = pool.looks_on();
+    if settings.verify && !looks_on {
         pool.verify()?;
     }
     let maps = pool.maps();
     maps.iter().try_for_each(|(.., format)| known(format).map(drop))?;
-    let open = OpenPool::new(Box::new(Arc::clone(&pool)), settings.verify);
+    let open = OpenPool::new(Box::new(Arc::clone(&pool)), settings.verify || looks_on);
     let is_map = |number| {
         maps.iter().any(|(map, _, format)| *map == number && format.kind == Single::NUMBER)
     };
-    let pending = batch::pending(&open.store, is_map, settings.accept_suspect)?;
+    // Beside a writer, that may be one of its own.
+    let pending = if looks_on {
+        None
+    } else {
+        Some(batch::pending(&open.store, is_map, settings.accept_suspect)?)
+    };
     // All are found sound before the first begins to write: a pool that is refused stays as it is.
     let read = maps
         .iter()
@@ -278,7 +331,10 @@ pub(crate) fn open_on<M: Medium>(
     rests.into_iter().try_for_each(|rest| rest())?;
     // Where there is no map that has done it.
     pool.begin()?;
-    batch::recover(&open.store, pending, |map| open.single(map), settings.accept_suspect)?;
+    if let Some(pending) = pending {
+        batch::recover(&open.store, pending, |map| open.single(map), settings.accept_suspect)?;
+    }
+    pool.count_changes();
     if settings.warm {
         open.warm();
     }
@@ -286,9 +342,11 @@ pub(crate) fn open_on<M: Medium>(
 }
 
 /// Refuses a pool whose own map is not the one that is required.
-fn check_own(format: &Format, required: Required) -> Result<()> {
+fn check_own(format: &Format, required: Required, read_only: bool) -> Result<()> {
     match required.kind {
-        Some((kind, _)) => check_wanted(format, kind, required.types),
+        Some((kind, _)) => {
+            check_wanted(format, kind, required.types, required.changes && !read_only)
+        }
         None if format.kind == Format::NO_MAP => Ok(()),
         None => known(format).map(drop),
     }

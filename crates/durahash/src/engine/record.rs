@@ -345,6 +345,8 @@ pub(crate) trait Store: Send + Sync {
     fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs>;
     /// As [`Pool::is_read_only`].
     fn is_read_only(&self) -> bool;
+    /// As [`Pool::looks_on`].
+    fn looks_on(&self) -> bool;
     /// As [`Pool::close`].
     fn close(&self) -> Result<()>;
     /// Figures.
@@ -598,6 +600,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn is_read_only(&self) -> bool {
         Pool::is_read_only(self)
+    }
+
+    fn looks_on(&self) -> bool {
+        Pool::looks_on(self)
     }
 
     fn close(&self) -> Result<()> {

@@ -233,6 +233,16 @@ impl Records {
         self.copy(record, start..start + bytes, out, still)
     }
 
+    /// The first word of a record's value.
+    pub(crate) fn first_word(&self, record: &Record) -> Result<u64> {
+        let mut word = [0; 8];
+        if record.header.value_bytes < word.len() {
+            return Err(Error::corrupt("a value has no word before it", record.off));
+        }
+        self.store.copy(record.body(), record.header.key_bytes - record.skip(), &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
     /// Copies these of the bytes of a record's body, if `still` allows that `out` grows for it.
     fn copy(
         &self,

@@ -6,6 +6,7 @@ use durahash_media::{Dax, Geometry, MappedOptions, SyncMode};
 
 use super::data::Type;
 use super::design::Design;
+use crate::cache::{self, Clock};
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 
@@ -22,9 +23,33 @@ pub(crate) struct DesignOptions {
     pub(crate) cache: Cache,
 }
 
+/// The options of caches, which may differ from open to open.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheOptions {
+    pub(crate) clock: Clock,
+    pub(crate) sweep: bool,
+    pub(crate) max_entries: Option<u64>,
+    pub(crate) max_bytes_used: Option<u64>,
+    pub(crate) eviction: Option<cache::Policy>,
+    pub(crate) keep_evicted: bool,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        CacheOptions {
+            clock: Clock::system(),
+            sweep: true,
+            max_entries: None,
+            max_bytes_used: None,
+            eviction: None,
+            keep_evicted: false,
+        }
+    }
+}
+
 /// See [`Options`](crate::Options), method by method.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) design: Option<Design>,
     pub(crate) types: Option<(Type, Type)>,
     pub(crate) seed: Option<u64>,
@@ -32,6 +57,7 @@ pub(crate) struct Settings {
     pub(crate) dax: Dax,
     pub(crate) force_flushes: bool,
     pub(crate) read_only: bool,
+    pub(crate) readers: bool,
     pub(crate) accept_suspect: bool,
     pub(crate) verify: bool,
     pub(crate) warm: bool,
@@ -42,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) live_dir: Option<PathBuf>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) design_options: DesignOptions,
+    pub(crate) cache_options: CacheOptions,
 }
 
 impl Settings {
@@ -54,6 +81,7 @@ impl Settings {
             dax: Dax::Auto,
             force_flushes: false,
             read_only: false,
+            readers: false,
             accept_suspect: false,
             verify: false,
             warm: false,
@@ -64,6 +92,7 @@ impl Settings {
             live_dir: None,
             geometry: None,
             design_options: DesignOptions::default(),
+            cache_options: CacheOptions::default(),
         }
     }
 
@@ -71,6 +100,7 @@ impl Settings {
         let mut options = MappedOptions::default();
         options.max_bytes = max_bytes;
         (options.dax, options.force_flushes) = (self.dax, self.force_flushes);
+        options.readers = self.readers;
         options
     }
 }

@@ -18,6 +18,8 @@ pub struct Required {
     pub(crate) kind: Option<(u8, Design)>,
     /// The types of keys and values, where they are known.
     pub(crate) types: Option<(Type, Type)>,
+    /// False where its entries are only read, or copied as they are.
+    pub(crate) changes: bool,
 }
 
 /// The properties of a new map.
@@ -51,6 +53,10 @@ impl MapSpec {
     /// The map that is wanted, if one is.
     pub(crate) fn new(settings: &Settings, required: Required) -> Result<Option<Self>> {
         let Some((kind, design)) = required.kind else { return Ok(None) };
+        let is_cache = |(_, value)| matches!(value, Type::Expiring(_));
+        if required.types.is_none() && settings.types.is_some_and(is_cache) {
+            return refused("values expire in a cache only, which has its types at compile time");
+        }
         let Some((key, value)) = required.types.or(settings.types) else {
             return refused("the types of keys and values of a new map are not set");
         };
@@ -107,8 +113,14 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
     Ok((*design, key, value))
 }
 
-/// Refuses a format that is not of this kind, or has not these types.
-pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)>) -> Result<()> {
+/// Refuses a format that is not of this kind, or has not these types. A cache is one of any types if it is only read, since
+/// others do not tell it what they change.
+pub(crate) fn check_wanted(
+    format: &Format,
+    kind: u8,
+    types: Option<(Type, Type)>,
+    changes: bool,
+) -> Result<()> {
     let name = |kind: u8| KINDS[usize::from(kind)];
     if format.kind == Format::NO_MAP {
         let (found, wanted) = ("named maps only".into(), format!("a {} of its own", name(kind)));
@@ -123,6 +135,11 @@ pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)
         Some(types) if types != (key, value) => {
             let name = |(key, value)| format!("keys of {key} and values of {value}");
             Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
+        }
+        None if matches!(value, Type::Expiring(_)) && changes => {
+            let found = format!("a cache with keys of {key} and values of {value}");
+            let wanted = "a map, or a pool that is opened for reading only".into();
+            Err(ErrorKind::Types { found, wanted }.into())
         }
         _ => Ok(()),
     }

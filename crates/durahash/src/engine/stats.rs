@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use durahash_media::{Durability, LogStats, PoolStats, SyncMode};
 
+use crate::cache::Policy;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::index::IndexStats;
@@ -46,6 +47,41 @@ pub struct Stats {
     pub suspect: bool,
     /// Figures of the log since the open, if the pool uses one.
     pub log: Option<LogStats>,
+    /// Figures that only a [`Cache`](crate::Cache) has.
+    pub cache: Option<CacheStats>,
+}
+
+/// Figures of a [`Cache`](crate::Cache). What it stores counts where it has a bound.
+///
+/// ```
+/// use durahash::{Cache, Options};
+/// let cache: Cache<u64, u64> = Options::new().max_entries(100).in_memory()?;
+/// for key in 0..1000 {
+///     cache.put(&key, &key)?;
+/// }
+/// let stats = cache.stats()?.cache.unwrap();
+/// assert_eq!((stats.entries, stats.max_entries, stats.evicted), (Some(100), Some(100), 900));
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Entries that are stored, or about to be, if there is a bound.
+    pub entries: Option<u64>,
+    /// Their bytes, if bytes have a bound: those of slots and of records.
+    pub bytes_used: Option<u64>,
+    /// As [`Options::max_entries`](crate::Options::max_entries).
+    pub max_entries: Option<u64>,
+    /// As [`Options::max_bytes_used`](crate::Options::max_bytes_used).
+    pub max_bytes_used: Option<u64>,
+    /// As [`Options::eviction`](crate::Options::eviction).
+    pub eviction: Option<Policy>,
+    /// Bytes of DRAM by which the policy knows the entries.
+    pub policy_bytes: u64,
+    /// Entries that were evicted since the open.
+    pub evicted: u64,
+    /// Entries that the sweep has removed since the open.
+    pub expired: u64,
 }
 
 impl Stats {

@@ -1,7 +1,8 @@
 //! Keys and values as text, for programs that know their types at run time only.
 //!
 //! Integers and floats are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
-//! stand for themselves. The parts of a tuple have commas between them.
+//! stand for themselves. The parts of a tuple have commas between them. Of a value of a cache the text has the time at
+//! which it expires before it, in milliseconds since 1970; no text is one.
 
 use durahash_media::{ErrorKind, Result};
 
@@ -56,7 +57,8 @@ impl Type {
     pub(crate) fn parse(self, text: &[u8]) -> Result<Vec<u8>> {
         let parsed = with_type!(self, T => <T as Text>::parse(text),
             array bytes => (text.len() == bytes as usize).then(|| text.to_vec()),
-            tuple => self.parse_tuple(text));
+            tuple => self.parse_tuple(text),
+            expiring _of => None);
         parsed.ok_or_else(|| {
             let shown = &text[..text.len().min(SHOWN_BYTES)];
             let text = String::from_utf8_lossy(shown).into_owned();
@@ -71,6 +73,10 @@ impl Type {
         tuple => self.parts(&bytes).and_then(|parts| {
             let texts = parts.iter().map(|(ty, part)| ty.show(part.to_vec()));
             Some(texts.collect::<Result<Vec<_>>>().ok()?.join(&b','))
+        }),
+        expiring of => of.parts(&bytes).and_then(|(expiry, value)| {
+            let value = of.value_type().show(value.to_vec()).ok()?;
+            Some([expiry.to_string().as_bytes(), b",", &value].concat())
         }));
         shown.ok_or_else(no_value)
     }

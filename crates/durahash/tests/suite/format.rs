@@ -2,7 +2,9 @@
 //! say, its images to the bytes of pools that are made here.
 
 use durahash::layout::RecordHeader;
-use durahash::{AnyMap, Data, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
+use durahash::{
+    AnyMap, Cache, Data, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo,
+};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Geometry, MapEntry, Memory, PmU64, Superblock};
 use durahash_testkit::{new_path, pool_on};
@@ -97,13 +99,21 @@ fn type_tags_are_as_documented() {
         <(u32, [u8; 3])>::TYPE,
     ];
     let dir = tempfile::tempdir().unwrap();
-    let told = types.map(|ty| {
-        let path = dir.path().join(ty.to_string());
-        let map = tiny().types(ty, Type::U64).create::<AnyMap>(&path).unwrap();
-        map.close().unwrap();
-        let tag = u32::from_le_bytes(std::fs::read(&path).unwrap()[32..36].try_into().unwrap());
-        [tag.to_string(), ty.to_string()]
-    });
+    let mut told = types
+        .map(|ty| {
+            let path = dir.path().join(ty.to_string());
+            let map = tiny().types(ty, Type::U64).create::<AnyMap>(&path).unwrap();
+            map.close().unwrap();
+            let tag = u32::from_le_bytes(std::fs::read(&path).unwrap()[32..36].try_into().unwrap());
+            [tag.to_string(), ty.to_string()]
+        })
+        .to_vec();
+    let path = dir.path().join("cache");
+    let cache: Cache<u64, u32> = Options::new().create(&path).unwrap();
+    let ty = cache.stats().unwrap().value_type;
+    cache.close().unwrap();
+    let tag = u32::from_le_bytes(std::fs::read(&path).unwrap()[36..40].try_into().unwrap());
+    told.push([tag.to_string(), ty.to_string()]);
     assert_eq!(table("Type tags", "tag"), told);
 }
 

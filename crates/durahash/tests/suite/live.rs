@@ -1,14 +1,15 @@
 //! Pools with a live image: what survives, what is refused, and the ways between the kinds of logs.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use durahash::{Design, Durability, ErrorKind, Map, Options, SyncMode};
-use durahash_media::sim::{in_forked_child, set_boot};
+use durahash_media::hash::WordMix;
+use durahash_media::sim::{faults, in_forked_child, set_boot};
 use durahash_testkit::new_path;
 
 /// So long that no snapshot is taken by itself.
@@ -21,12 +22,24 @@ fn options(mode: SyncMode) -> Options {
 /// Fills the pool at `path` with `keys` in a process that dies then. Where there is none it is made, in `mode` and with
 /// `design`.
 fn killed(path: &Path, design: Design, mode: SyncMode, keys: std::ops::Range<u64>) {
+    killed_after(path, design, mode, keys, 0);
+}
+
+/// The same, where it puts the first key so many times again.
+fn killed_after(
+    path: &Path,
+    design: Design,
+    mode: SyncMode,
+    keys: std::ops::Range<u64>,
+    again: u64,
+) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "live::child", "--nocapture"])
         .env("DURAHASH_LIVE_POOL", path)
         .env("DURAHASH_LIVE_DESIGN", design.to_string())
         .env("DURAHASH_LIVE_MODE", mode.to_string())
         .env("DURAHASH_LIVE_KEYS", format!("{} {}", keys.start, keys.end))
+        .env("DURAHASH_LIVE_AGAIN", again.to_string())
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&child.stdout);
@@ -47,6 +60,7 @@ fn child() {
     let options = options(mode).design(design);
     let map: Map<u64, u64> = options.open_or_create(&path).unwrap();
     fill(&map, from.parse().unwrap()..to.parse().unwrap());
+    (0..var("DURAHASH_LIVE_AGAIN").parse().unwrap()).for_each(|_| fill(&map, 0..1));
     println!("filled");
     std::process::abort();
 }
@@ -298,6 +312,61 @@ fn another_boot_recovers_and_does_not_trust_the_live_image() {
     }
 }
 
+/// Flips a bit of the file.
+fn flip(path: &Path, off: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, off).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << (off % 8)], off).unwrap();
+}
+
+/// Checkpoints write check words: damage to what a dead process had brought to the pool's file, which it never closed, is found,
+/// by the next process in its boot and in another one.
+#[test]
+fn damage_to_what_checkpoints_wrote_is_found() {
+    const FIRST: u64 = 256 << 10;
+    for design in Design::ALL.iter().copied() {
+        let (_dir, path) = new_path();
+        let short = options(HOUR).design(design).log_bytes(64 << 10);
+        short.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+        killed(&path, design, HOUR, 0..20_000);
+        // The ring is gone round, and left with lines of few blocks.
+        killed_after(&path, design, SyncMode::Strict, 0..0, 1000);
+        let bytes = fs::read(&path).unwrap();
+        let log = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let log = log(160)..log(160) + log(168);
+        let mix = WordMix::new(7);
+        let places = (0..).map(|i| FIRST + mix.mix(i) % (bytes.len() as u64 - FIRST));
+        let places: Vec<u64> = places.filter(|off| !log.contains(off)).take(40).collect();
+        set_boot(1);
+        let is_found = || match Options::new().read_only(true).open::<Map<u64, u64>>(&path) {
+            Ok(map) => {
+                let mut found = 0;
+                map.check(&mut |_| found += 1).is_err() || found > 0
+            }
+            Err(_) => true,
+        };
+        assert!(!is_found(), "{design}");
+        let told = places.iter().filter(|off| {
+            flip(&path, **off);
+            let told = is_found();
+            flip(&path, **off);
+            told
+        });
+        let told = told.count();
+        println!("{design}: {told} of {} after a loss of power", places.len());
+        assert!(told > places.len() / 4, "{design}: {told}");
+        set_boot(0);
+        places.iter().for_each(|off| flip(&path, *off));
+        let verified = Options::new().verify(true).open::<Map<u64, u64>>(&path);
+        let verified = verified.err().unwrap();
+        assert!(matches!(verified.kind(), ErrorKind::Corrupt { .. }), "{design}: {verified}");
+        places.iter().for_each(|off| flip(&path, *off));
+        let map: Map<u64, u64> = Options::new().verify(true).open(&path).unwrap();
+        holds(&map, 0..20_000);
+    }
+}
+
 /// A container that is started again reaches the same file through another mount.
 #[test]
 fn another_mount_is_no_reason_to_refuse() {
@@ -314,6 +383,60 @@ fn another_mount_is_no_reason_to_refuse() {
     let unmounted = Command::new("umount").arg("-l").arg(at.path()).status().unwrap();
     holds_all.unwrap();
     assert!(unmounted.success());
+}
+
+/// The live file is mapped piece by piece as it grows, and all at once by the next process.
+#[test]
+fn what_a_pool_grew_by_is_found_by_the_next_process() {
+    for options in [options(HOUR), Options::new().sync_mode(HOUR).live_image(true)] {
+        let (dir, path) = new_path();
+        let value = |i: u64| vec![i as u8; 40_000];
+        let map: Map<u64, [u8]> = options.create(&path).unwrap();
+        (0..200).for_each(|i| map.put(&i, &value(i)).unwrap());
+        let live = fs::metadata(live_file(dir.path())).unwrap();
+        assert!(live.len() > 8 << 20 && live.blocks() * 512 >= live.len(), "it has no holes");
+        drop(map);
+        let map: Map<u64, [u8]> = options.open(&path).unwrap();
+        (0..200).for_each(|i| assert!(map.get(&i).unwrap() == Some(value(i))));
+        (200..400).for_each(|i| map.put(&i, &value(i)).unwrap());
+        map.close().unwrap();
+        let map: Map<u64, [u8]> = options.open(&path).unwrap();
+        (0..400).for_each(|i| assert!(map.get(&i).unwrap() == Some(value(i))));
+    }
+}
+
+/// Ten thousand small pools are to be open in a process at once, and to be made quickly.
+#[test]
+fn a_small_pool_takes_few_mappings_files_bytes_and_syncs() {
+    let (dir, path) = new_path();
+    let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let open_files = |of: &Path| {
+        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|entry| inode(&entry.path()) == inode(of)).count()
+    };
+    let mappings = |of: &Path| {
+        let (_, ino) = inode(of).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&ino.to_string())).count()
+    };
+    let on_disk = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    let before = faults::SYNCS.get();
+    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    // Two openings look how the file can be written; what it has is written back, and synced, and so is the name.
+    assert_eq!(faults::SYNCS.get() - before, 2 + 1 + 3);
+    let live = live_file(dir.path());
+    assert!(on_disk(&live) < 256 << 10, "{}", on_disk(&live));
+    assert!(on_disk(&path) + on_disk(&live) <= 1 << 20);
+    fill(&map, 0..100);
+    assert_eq!((open_files(&live), open_files(&path)), (1, 1));
+    fill(&map, 100..20_000);
+    assert!(on_disk(&live) < 4 << 20, "it is a small pool yet: {}", on_disk(&live));
+    // Header and marks; what lies before the log's area, and behind it.
+    assert_eq!((mappings(&live), mappings(&path)), (3, 0));
+    let before = faults::SYNCS.get();
+    map.close().unwrap();
+    assert!(faults::SYNCS.get() - before <= 8, "{}", faults::SYNCS.get() - before);
+    assert!(!live.exists());
 }
 
 /// Many more threads than processors: all end, snapshots are taken meanwhile, and a pool that dies with them is whole.

@@ -108,6 +108,7 @@ fn a_long_log_is_recovered_after_a_death() {
         let options = Options::new()
             .design(design)
             .sync_mode(mode)
+            .live_image(false)
             .log_bytes(log_bytes)
             .private_bytes(64 << 20);
         let map: Map<u64, u64> = options.create(&path).unwrap();

@@ -4,6 +4,7 @@
 mod any;
 mod backup;
 mod batch;
+mod cache;
 mod cells;
 mod checks;
 mod concurrent;
@@ -24,6 +25,7 @@ mod model;
 mod multi;
 mod pea;
 mod ranges;
+mod readers;
 mod records;
 mod reh;
 mod rewo;

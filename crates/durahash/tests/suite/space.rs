@@ -74,6 +74,30 @@ fn the_unused_part_of_a_log_takes_no_space() {
     }
 }
 
+/// A store beside the hole takes no space: where there is none, it would end the process. What is read from the disk may come in large
+/// pages, so the system is to forget what it has of the file before each open.
+#[test]
+fn a_store_beside_the_unused_part_of_a_log_takes_no_space() {
+    let (_dir, path) = new_path();
+    for live in [false, true] {
+        let options = |mode| Options::new().live_image(live).sync_mode(mode);
+        let map: Map<u64, u64> = options(SyncMode::INTERVAL).create(&path).unwrap();
+        (0..100).for_each(|i| map.put(&i, &i).unwrap());
+        map.close().unwrap();
+        for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Process] {
+            let file = format!("if={}", path.display());
+            let forgotten = Command::new("dd").args([&file, "iflag=nocache", "count=0"]).output();
+            assert!(forgotten.unwrap().status.success());
+            let map: Map<u64, u64> = options(mode).open(&path).unwrap();
+            (0..100).for_each(|i| map.put(&i, &(i + 1)).unwrap());
+            assert!(on_disk(&path) <= 1 << 20, "{mode}: {}", on_disk(&path));
+            map.close().unwrap();
+            assert!(on_disk(&path) <= 1 << 20, "{mode}, closed: {}", on_disk(&path));
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
+
 /// A short log is replaced when a closed pool of some size is opened, and only then.
 #[test]
 fn a_log_grows_with_its_pool() {

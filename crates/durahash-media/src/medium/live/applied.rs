@@ -31,6 +31,10 @@ impl Applied {
         self.bits[at] |= 1 << (page % 64);
     }
 
+    pub(super) fn has(&self, page: u64) -> bool {
+        self.bits.get(page as usize / 64).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
+    }
+
     /// S9.
     pub(super) fn add(&mut self, lines: &[u64], last: Position) {
         lines.iter().for_each(|line| self.set(line / PAGE_LINES));

@@ -17,13 +17,7 @@ impl<D: LiveDisk + 'static> Fails for Core<D> {
 
 pub(super) fn start<D: LiveDisk + 'static>(core: &Arc<Core<D>>, mode: SyncMode) -> Background {
     let device = core.disk.device();
-    let check = work(core, |core| {
-        // Another thread's is as good.
-        while core.needs_checkpoint() && core.checkpoint() {}
-        if core.is_short() && !core.has_failed() {
-            core.extend();
-        }
-    });
+    let check = work(core, |core| while core.check_due() {});
     let checkpointer = Seat::take(device, "durahash-check", check);
     let every = mode.every();
     let taker =

@@ -9,7 +9,7 @@
 //! | B1 the last noted batch is where it follows from | no file has a name: nothing is left |
 //! | B2 the image is read, a MiB at a time, and written to the copy. Behind each, the lines of the batches that were noted meanwhile are kept in a file of their own | the same |
 //! | B3 a snapshot is noted whose cut came after the last page was read; the lines up to it are kept, too, and it follows no more | the same. This is the backup's **cut** |
-//! | B4 the copy is as long as the pool is now, and the kept lines are put into it in their order | the same |
+//! | B4 the copy is as long as the pool is now, and the kept lines are put into it in their order; its check words are those of the base as B1 has found them, but of pages that were not at rest then (`verify.rs`), and of the lines | the same |
 //! | B5 the superblock of the copy names its file; its log is an empty one (`PoolCopy::finish`) | the same |
 //! | B6 the copy is opened: its designs recover it as after a loss of power. It is closed (`durahash`, `engine/backup.rs`) | the same |
 //! | B7 all of it is synced; it gets its name; the directory is synced | without the name, or a closed pool |
@@ -35,9 +35,10 @@ use super::core::{Core, Follower, lock};
 use super::disk::LiveDisk;
 use super::head::Position;
 use super::parts::ENTRY_BYTES;
+use super::verify::Words;
 use crate::error::{Error, Result};
-use crate::medium::Blank;
 use crate::medium::logged::format::{put, word};
+use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES};
 
 /// Bytes that are read at a time, and after how many the copy is synced: more of them in the cache, to be written, would slow
 /// down stores to the live file.
@@ -63,7 +64,7 @@ impl<D: LiveDisk> Core<D> {
         self.failure()?;
         let _one = lock(&self.backing_up);
         // B1
-        let following = self.start_following();
+        let (following, words) = self.start_following()?;
         let mut kept = 0;
         // B2
         let (len, hole) = (self.disk.region().len(), self.disk.unused());
@@ -94,14 +95,20 @@ impl<D: LiveDisk> Core<D> {
         drop(following);
         // B4
         to.reach(self.disk.region().len(), hole)?;
-        put_kept(to, kept)
+        let areas = words.iter().map(|words| words.area);
+        let is_moved = !areas.eq(lock(&self.base).areas.iter().copied());
+        put_kept(to, kept, words.filter(|_| !is_moved))?;
+        // The place of the words is not that of the cut: the copy gets others when it is closed.
+        if is_moved { to.store_line(CHECKS_OFF, &[0]) } else { Ok(()) }
     }
 
-    fn start_following(&self) -> Following<'_, D> {
+    fn start_following(&self) -> Result<(Following<'_, D>, Option<Words>)> {
         let mut base = lock(&self.base);
+        // Before the pages are asked about: what a batch behind it changes meanwhile is followed, and has no word of then.
         let at = lock(&self.applied).last;
+        let words = self.words_at_rest(&mut base)?;
         base.follower = Some(Follower { at, lines: Vec::new(), failed: None });
-        Following(self)
+        Ok((Following(self), words))
     }
 
     /// Lets a backup have the lines up to `to`, with the base locked: none of these batches leaves the ring meanwhile.
@@ -153,8 +160,8 @@ impl<D: LiveDisk> Core<D> {
     }
 }
 
-/// B4: the lines in the first `kept` bytes.
-fn put_kept(to: &dyn Blank, kept: u64) -> Result<()> {
+/// B4: the lines in the first `kept` bytes, and the check words.
+fn put_kept(to: &dyn Blank, kept: u64, mut check_words: Option<Words>) -> Result<()> {
     let mut bytes = vec![0; AT_ONCE * ENTRY_BYTES];
     for at in (0..kept).step_by(bytes.len()) {
         let bytes = &mut bytes[..(kept - at).min((AT_ONCE * ENTRY_BYTES) as u64) as usize];
@@ -162,7 +169,10 @@ fn put_kept(to: &dyn Blank, kept: u64) -> Result<()> {
         for entry in bytes.chunks_exact(ENTRY_BYTES) {
             let words: [u64; 8] = std::array::from_fn(|i| word(entry, 8 + i * 8));
             to.store_line(word(entry, 0), &words)?;
+            if let Some(check_words) = &mut check_words {
+                check_words.mark(word(entry, 0), LINE_BYTES);
+            }
         }
     }
-    Ok(())
+    check_words.map_or(Ok(()), |words| to.write(words.area.off, &words.bytes))
 }

@@ -5,7 +5,7 @@
 //! | C1 what is *applied* is noted; then the bits of its pages are taken | as before |
 //! | C2 those pages are copied from the image, word by word, some tens of MiB at a time | as before |
 //! | C3 a snapshot is noted whose cut came after the copies | as before, with its batch |
-//! | C4 the copies are written; when all are, a sync | pages old, new or torn: what differs lies in lines of batches from the head to that of C3, which are replayed |
+//! | C4 the copies are written, and their check words (**S-8**); when all are, a sync | pages old, new or torn: what differs lies in lines of batches from the head to that of C3, which are replayed |
 //! | C5 the head is what C1 noted, over the older of two, durable | one head or the other; both right |
 //! | C6 the ring up to there, and spill files up to there, are free | |
 //!
@@ -18,12 +18,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::core::{Base, Core, lock};
 use super::disk::LiveDisk;
 use super::head::{Head, Position, RING_OFF};
 use super::parts::{Pages, Ring, Take};
+use super::sums::{PAGE, Sums, writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
 use crate::medium::logged::format::{BLOCK_BYTES, put};
@@ -35,18 +37,29 @@ const COPIED_PAGES: usize = 1 << 14;
 const PER_BYTE: u64 = 4;
 
 impl<D: LiveDisk> Core<D> {
-    /// Brings all batches that are applied now to the base; false where another checkpoint is under way.
-    pub(super) fn checkpoint(&self) -> bool {
-        self.checkpoint_or().unwrap_or_else(|e| {
+    /// Brings all batches that are applied now to the base; false where another checkpoint is under way. One that `closes` leaves
+    /// closed heads, if no batch came meanwhile.
+    pub(super) fn checkpoint(&self, closes: bool) -> bool {
+        self.checkpoint_or(closes).unwrap_or_else(|e| {
             self.fail(&io_of(e));
             true
         })
     }
 
-    fn checkpoint_or(&self) -> Result<bool> {
+    /// Makes a checkpoint if one is due, and then the ring longer if it is to be: under a load for which the next one is due before
+    /// this one ends, too. False if none was made, or another thread's is under way, which is as good.
+    pub(super) fn check_due(&self) -> bool {
+        let made = self.needs_checkpoint() && self.checkpoint(false);
+        if self.is_short() && !self.has_failed() {
+            self.extend();
+        }
+        made
+    }
+
+    fn checkpoint_or(&self, closes: bool) -> Result<bool> {
         let (to, pages, ways_out) = {
             let mut base = lock(&self.base);
-            if base.is_under_way || self.has_failed() {
+            if base.under_way.is_some() || self.has_failed() {
                 return Ok(self.has_failed());
             }
             self.note_old(&mut base)?;
@@ -54,17 +67,20 @@ impl<D: LiveDisk> Core<D> {
             if to.batch <= self.head().at.batch {
                 return Ok(true);
             }
-            base.is_under_way = true;
+            let pages = Arc::new(pages);
+            base.under_way = Some(Arc::clone(&pages));
             (to, pages, base.ways_out)
         };
         let done = self.copy_pages(&pages, ways_out);
+        let taker = closes.then(|| lock(&self.taker));
         let mut base = lock(&self.base);
-        base.is_under_way = false;
+        base.under_way = None;
         if !done? || base.ways_out != ways_out || self.has_failed() {
             return Ok(true);
         }
         self.disk.sync_data().map_err(|e| self.writing(e))?;
-        self.move_head(&mut base, Head { at: to, ..self.head() })?;
+        let closed = taker.is_some_and(|taker| taker.last == to);
+        self.move_head(&mut base, Head { at: to, closed, ..self.head() })?;
         Ok(true)
     }
 
@@ -88,6 +104,19 @@ impl<D: LiveDisk> Core<D> {
             if base.ways_out != ways_out || self.has_failed() {
                 return Ok(false);
             }
+            let off_and_len = |page: &u64| (page * PAGE, (len - page * PAGE).min(PAGE) as usize);
+            for (page, bytes) in pages.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                // The bytes of an area are not those of the image.
+                for area in &base.areas {
+                    let (off, page_bytes) = off_and_len(page);
+                    let start = area.bytes().start.max(off);
+                    let end = area.bytes().end.min(off + page_bytes as u64);
+                    if start < end {
+                        let bytes = &mut bytes[(start - off) as usize..(end - off) as usize];
+                        self.disk.read_pool(start, bytes)?;
+                    }
+                }
+            }
             let mut at = 0;
             for run in pages.chunk_by(|a, b| a + 1 == *b) {
                 let off = run[0] * BLOCK_BYTES as u64;
@@ -96,18 +125,30 @@ impl<D: LiveDisk> Core<D> {
                 written.map_err(|e| self.writing(e))?;
                 at += run.len() * BLOCK_BYTES;
             }
+            let damaged = lock(&self.damaged).clone();
+            let mut sums = Sums::new(&self.disk, &base.areas, &damaged);
+            for (page, bytes) in pages.iter().zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                let (off, page_bytes) = off_and_len(page);
+                sums.written(off, &bytes[..page_bytes], None)?;
+            }
+            sums.write()?;
         }
         Ok(true)
     }
 
-    /// C5 and C6, with `base` locked and the base synced: `next` is the head, but for its generation.
+    /// C5 and C6, with `base` locked and the base synced: `next` is the head, but for its generation. A closed one is written to both
+    /// places.
     fn move_head(&self, base: &mut Base, next: Head) -> Result<()> {
         let before = self.head();
         if let Some(follower) = &mut base.follower {
             self.follow(follower, next.at);
         }
-        let next = Head { generation: before.generation + 1, ..next };
+        let generation = before.generation + if next.closed { 2 } else { 1 };
+        let next = Head { generation, ..next };
         debug_assert!(next.at.batch >= before.at.batch);
+        if next.closed {
+            self.write_head(&next.pair()[0])?;
+        }
         self.write_head(&next)?;
         self.set_head(next);
         (before.at.batch..next.at.batch).for_each(|batch| self.disk.remove_spill(batch + 1));
@@ -123,12 +164,12 @@ impl<D: LiveDisk> Core<D> {
     }
 
     pub(super) fn writing(&self, e: io::Error) -> Error {
-        Error::io("writing the log of the pool", self.disk.path().map(Into::into), e)
+        writing(&self.disk, e)
     }
 
     /// O6: the pages of batches that another process had noted, before the first checkpoint of this one. What a failed sync
     /// of that process has hidden is written once more, too.
-    fn note_old(&self, base: &mut Base) -> Result<()> {
+    pub(super) fn note_old(&self, base: &mut Base) -> Result<()> {
         let Some(noted) = base.noted_before else { return Ok(()) };
         let (mut pages, end) = (BTreeSet::new(), self.disk.region().len());
         self.each_line(self.head().at, noted, &mut |off, _| {
@@ -170,17 +211,21 @@ impl<D: LiveDisk> Core<D> {
         base.ways_out += 1;
         let head = self.head();
         let (mut pages, end) = (Pages::default(), self.disk.region().len());
+        let (areas, damaged) = (&base.areas, lock(&self.damaged).clone());
+        let sums = || Sums::new(&self.disk, areas, &damaged);
+        let may_differ = head.at.batch < base.unsure_to;
         self.each_line(head.at, last, &mut |off, line| {
-            if off >= end {
+            // What a batch has of an area's bytes is older than the area.
+            if off >= end || areas.iter().any(|area| area.bytes().contains(&off)) {
                 return Ok(());
             }
             if pages.is_full() {
-                pages.write(&self.disk)?;
+                pages.write(&self.disk, sums(), may_differ)?;
             }
             pages.put(off, line);
             Ok(())
         })?;
-        pages.write(&self.disk)?;
+        pages.write(&self.disk, sums(), may_differ)?;
         self.disk.sync_data().map_err(|e| self.writing(e))?;
         base.noted_before = None;
         self.move_head(base, Head { at: last, ..head })
@@ -206,6 +251,9 @@ impl<D: LiveDisk> Core<D> {
             self.failure()?;
             let taker = lock(&self.taker);
             let (last, head) = (taker.last, self.head());
+            if head.closed {
+                return Ok(());
+            }
             if head.at == last {
                 let _base = lock(&self.base);
                 let next = Head { closed: true, generation: head.generation + 2, ..self.head() };
@@ -218,7 +266,7 @@ impl<D: LiveDisk> Core<D> {
                 return Ok(());
             }
             drop(taker);
-            if !self.checkpoint() {
+            if !self.checkpoint(true) {
                 self.wait_for_checkpoint(&head);
             }
         }
@@ -271,7 +319,7 @@ impl<D: LiveDisk> Core<D> {
     }
 }
 
-fn io_of(e: Error) -> io::Error {
+pub(super) fn io_of(e: Error) -> io::Error {
     match e.kind() {
         ErrorKind::Io { source, .. } => {
             source.raw_os_error().map_or_else(|| io::Error::other(""), io::Error::from_raw_os_error)

@@ -1,9 +1,10 @@
 //! What a live image consists of in memory, and the marks of its lines.
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::applied::Applied;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
-use crate::medium::{LINE_BYTES, LogStats};
+use crate::medium::{LINE_BYTES, LogStats, SumArea};
 
 /// A batch shall have no more than this part of the ring.
 const BATCH_PART: u64 = 4;
@@ -46,8 +47,12 @@ pub(super) struct Counts {
 /// Who writes the base.
 #[derive(Default)]
 pub(super) struct Base {
-    /// A checkpoint is between C1 and C5.
-    pub(super) is_under_way: bool,
+    /// The pages of the checkpoint that is between C1 and C5.
+    pub(super) under_way: Option<Arc<Vec<u64>>>,
+    /// Where the check words of the base are: one place, and while the pool changes from it to another one, both.
+    pub(super) areas: Vec<SumArea>,
+    /// Up to this batch, a killed process may have written its pages to the base, or not.
+    pub(super) unsure_to: u64,
     /// Ways out that were taken.
     pub(super) ways_out: u64,
     /// Batches up to there, from the head on, were noted by another process: their bits are still to be made.
@@ -101,6 +106,8 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) done: AtomicU64,
     /// Held while the base or a head is written; after `taker`, where both are.
     pub(super) base: Mutex<Base>,
+    /// Blocks that were found damaged when they were copied to the image.
+    pub(super) damaged: Mutex<BTreeSet<u64>>,
     /// Held by who makes a backup.
     pub(super) backing_up: Mutex<()>,
     /// The durable head. Held for no longer than it takes to look.
@@ -136,6 +143,7 @@ impl<D: LiveDisk> Core<D> {
             taker: Mutex::new(Taker::new(head.at)),
             done: AtomicU64::new(0),
             base: Mutex::default(),
+            damaged: Mutex::default(),
             backing_up: Mutex::default(),
             head: Mutex::new(head),
             moved: Condvar::new(),
@@ -220,9 +228,11 @@ impl<D: LiveDisk> Core<D> {
             {
                 words[((line - first) * LINE_BYTES / 8) as usize].touch();
             }
-            if line == first || line.is_multiple_of(PAGE_BYTES) {
+            let mark = self.disk.mark(line);
+            if line == first || std::ptr::from_ref(mark).addr().is_multiple_of(PAGE_BYTES as usize)
+            {
                 // A compiler that knew the zero would leave out the store.
-                self.disk.mark(line).fetch_or(black_box(0), Ordering::Relaxed);
+                mark.fetch_or(black_box(0), Ordering::Relaxed);
             }
         }
         let raised = slot.raised.load(Ordering::Relaxed);
@@ -278,7 +288,7 @@ impl<D: LiveDisk> Core<D> {
             }
             // By the thread for it, or where there is none by this one; not if another has begun one.
             let is_called = wake.is_some_and(|wake| wake.checkpointer.call(Duration::ZERO));
-            if is_called || !self.checkpoint() {
+            if is_called || !self.checkpoint(false) {
                 self.wait_for_checkpoint(&head);
             }
         }

@@ -41,6 +41,14 @@ pub trait LiveSource: Disk {
     /// [`Io`](crate::ErrorKind::Io), [`Full`](crate::ErrorKind::Full).
     fn adopt_live(&self) -> Result<()>;
 
+    /// Reads bytes of the base, whatever the image shows.
+    ///
+    /// # Errors
+    /// As [`read_pool`](Disk::read_pool).
+    fn read_base(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        self.read_pool(off, bytes)
+    }
+
     /// Reads a spill file.
     ///
     /// # Errors
@@ -71,11 +79,12 @@ pub trait LiveDisk: LiveSource {
         Ok(())
     }
 
-    /// Makes a live file that holds what the image shows, in place of another one; marks and header are zero.
+    /// Makes a live file that holds what the image shows, in place of another one; marks and header are zero. Those of its bytes
+    /// that are not zero go through `watch`, with their place.
     ///
     /// # Errors
     /// As [`adopt_live`](LiveSource::adopt_live).
-    fn make_live(&self) -> Result<FileName>;
+    fn make_live(&self, watch: &mut dyn FnMut(u64, &[u8])) -> Result<FileName>;
 
     /// Lets stores to the image reach the live file no more: it stays as it is. Loads see both.
     fn abandon_live(&self);

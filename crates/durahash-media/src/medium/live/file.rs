@@ -21,7 +21,7 @@ use super::Live;
 use super::background;
 use super::disk::{LiveDisk, LiveSource, clear_marks};
 use super::head::{FileName, LIVE_WORDS};
-use super::layout::{file_bytes, image_place, map_pieces, mark_place, pieces};
+use super::layout::{HEADER_BYTES, Layout};
 use super::place::{LivePlace, name_of};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::{self, FileId};
@@ -32,7 +32,7 @@ use crate::medium::logged::old::{
 };
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
-use crate::medium::room::{HUGE_PAGE_BYTES, round_up};
+use crate::medium::room::round_up;
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, prefetch_line, sys};
 use crate::word::PmU64;
 
@@ -86,8 +86,7 @@ fn open_durable(path: &Path) -> io::Result<File> {
 /// A live file that is in use.
 struct LiveFile {
     file: File,
-    header: Mapping,
-    /// In place of what `marks` of the files points to.
+    /// Header and marks.
     marks: Mapping,
 }
 
@@ -97,7 +96,11 @@ pub struct LiveFiles {
     region: Region,
     image: Mapping,
     live: OnceLock<LiveFile>,
+    /// The mark of the first line.
     marks: AtomicPtr<AtomicU8>,
+    /// So many lines have no marks, and this one is the first behind them.
+    gap_lines: u64,
+    gap_end: u64,
     place: LivePlace,
     area: LogArea,
     unused: Range<u64>,
@@ -120,12 +123,16 @@ impl LiveFiles {
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, most) };
         let metadata = sys::metadata(view.file()).map_err(|e| view.error(OPENING, e))?;
+        let place = LivePlace::new(&view, old.area, dir)?;
+        let gap = place.layout.gap();
         Ok(LiveFiles {
             region,
             image,
             live: OnceLock::new(),
             marks: AtomicPtr::new(null_mut()),
-            place: LivePlace::new(&view, dir)?,
+            gap_lines: (gap.end - gap.start) / LINE_BYTES,
+            gap_end: gap.end / LINE_BYTES,
+            place,
             area: old.area,
             unused: old.unused(),
             writes_zeros: strict,
@@ -140,6 +147,10 @@ impl LiveFiles {
 
     fn live(&self) -> &LiveFile {
         self.live.get().expect("the pool has begun")
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.place.layout
     }
 
     /// A failure on the live file.
@@ -158,29 +169,28 @@ impl LiveFiles {
         Error::full(wanted_bytes, limit).at_path(self.place.path.as_path())
     }
 
-    /// Takes space for the image and its marks from byte `from` up to `to`, but for the log's area.
-    fn allocate(&self, file: &File, from: u64, to: u64, doing: &'static str) -> Result<()> {
-        if file_bytes(to) > sys::file_size_limit() {
-            return Err(Error::full(to - from, Limit::FileSize).at_path(self.place.path.as_path()));
+    /// Takes space for bytes of the live file, of a pool that is to have `wanted_bytes` more.
+    fn allocate(
+        &self,
+        file: &File,
+        bytes: Range<u64>,
+        wanted_bytes: u64,
+        doing: &'static str,
+    ) -> Result<()> {
+        if bytes.end > sys::file_size_limit() {
+            return Err(
+                Error::full(wanted_bytes, Limit::FileSize).at_path(self.place.path.as_path())
+            );
         }
-        // What shares a huge page with bytes that are stored to needs space, too: the system takes it for all of the page
-        // when the first of them is stored, and ends a process that has no space then.
-        let LogArea { off, bytes, .. } = self.area;
-        let (start, end) = (off.next_multiple_of(HUGE_PAGE_BYTES), off + bytes);
-        let end = (end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start);
-        let area = start.clamp(from, to)..end.clamp(from, to);
-        let image = [from..area.start, area.end..to];
-        let image =
-            image.iter().flat_map(|part| pieces((part.start, part.end - part.start), image_place));
-        let lines = (from / LINE_BYTES, to.div_ceil(LINE_BYTES).next_multiple_of(HUGE_PAGE_BYTES));
-        let marks = pieces((lines.0, lines.1 - lines.0), mark_place);
-        let mut all = marks.chain(image);
-        let taken = all.try_for_each(|(_, at, bytes)| sys::allocate(file, at, bytes));
-        taken.map_err(|e| self.no_space(e, to - from, doing))
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let taken = sys::allocate(file, bytes.start, bytes.end - bytes.start);
+        taken.map_err(|e| self.no_space(e, wanted_bytes, doing))
     }
 
     /// Copies the pool's file, which is whole, to the live file, but for holes, zeros and the log's area.
-    fn copy_to(&self, file: &File) -> Result<()> {
+    fn copy_to(&self, file: &File, watch: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let (len, area) = (self.region.len(), self.area.off..self.area.off + self.area.bytes);
         let mut bytes = vec![0; CHUNK_BYTES as usize];
@@ -195,11 +205,14 @@ impl LiveFiles {
                 continue;
             }
             let stop = if off < area.start { area.start.min(len) } else { len };
-            let (at, behind) = image_place(off);
-            let count = (stop - off).min(CHUNK_BYTES).min(behind);
+            let stop = stop.min(off + CHUNK_BYTES);
+            let Some((_, Some(at), count)) = self.layout().image(off..stop).next() else {
+                unreachable!("all but the area has a place");
+            };
             let bytes = &mut bytes[..count as usize];
             let read = sys::read_at(self.view.file(), bytes, off);
             read.map_err(read_error)?;
+            watch(off, bytes);
             if bytes.iter().any(|byte| *byte != 0) {
                 sys::write_at(file, bytes, at).map_err(|e| self.error(MAKING, e))?;
             }
@@ -211,44 +224,55 @@ impl LiveFiles {
     /// Lets image, marks and header be those of `file`.
     fn show(&self, file: File) -> Result<()> {
         let failed = |e| self.error(MAPPING, e);
-        let lines = self.region.len().div_ceil(LINE_BYTES);
-        let most = self.region.max_bytes().div_ceil(LINE_BYTES);
-        let marks =
-            Mapping::of_parts(lines, most, &map_pieces(&file, mark_place, MapFlags::SHARED))
-                .map_err(failed)?;
-        let page = BLOCK_BYTES as u64;
-        let at_start = |off| (off, page - off);
-        let header = Mapping::of_parts(page, page, &map_pieces(&file, at_start, MapFlags::SHARED))
+        let (end, marks_end) = self.layout().stretch_end(self.region.len());
+        let most = self.layout().stretch_end(self.region.max_bytes()).1;
+        let marks = Mapping::of_parts(marks_end, marks_end, most, &self.layout().map_marks(&file))
             .map_err(failed)?;
-        // SAFETY: all that points into the image accesses it as atomics, and the file shows the same bytes.
+        // SAFETY: nothing was lent from behind the region's end. All that points into the image accesses it as atomics, and the
+        // file shows the same bytes.
         unsafe {
-            let all = self.image.bytes();
-            self.image.replace_by_parts(all, &map_pieces(&file, image_place, MapFlags::SHARED))
+            self.image.shorten(end);
+            // The live file has no holes.
+            self.image.set_huge_from(0);
+            let map = self.layout().map_image(&file, MapFlags::SHARED);
+            self.image.replace_by_parts(self.image.bytes(), &map)
         }
         .map_err(failed)?;
-        self.marks.store(marks.base().as_ptr().cast(), Ordering::Release);
-        if self.live.set(LiveFile { file, header, marks }).is_err() {
+        let first = marks.base().as_ptr().wrapping_add(HEADER_BYTES as usize);
+        self.marks.store(first.cast(), Ordering::Release);
+        if self.live.set(LiveFile { file, marks }).is_err() {
             unreachable!("the pool begins once");
         }
+        // SAFETY: the image is another mapping, and nobody else has `view`.
+        unsafe { self.view.unmap() };
         Ok(())
     }
 
     /// Cuts the live file behind an image of so many bytes.
     fn cut_live(&self, live: &LiveFile, image_bytes: u64) -> Result<()> {
         let cut = || {
-            if sys::metadata(&live.file)?.len() > file_bytes(image_bytes) {
-                sys::truncate(&live.file, file_bytes(image_bytes))?;
+            let bytes = self.layout().file_bytes(image_bytes);
+            if sys::metadata(&live.file)?.len() > bytes {
+                sys::truncate(&live.file, bytes)?;
             }
             Ok(())
         };
         cut().map_err(|e| self.error("cutting the live image", e))
     }
 
-    /// The mark of a line, as far as the marks are mapped.
+    /// Where the mark of a line lies that may be stored to.
+    #[inline(always)]
+    fn mark_of(&self, line: u64) -> *mut AtomicU8 {
+        let line = line - if line < self.gap_end { 0 } else { self.gap_lines };
+        self.marks.load(Ordering::Relaxed).wrapping_add(line as usize)
+    }
+
+    /// The mark of such a line, as far as the marks are mapped.
     #[inline(always)]
     fn mark_at(&self, line: u64) -> &AtomicU8 {
+        debug_assert!(!(self.gap_end - self.gap_lines..self.gap_end).contains(&line));
         // SAFETY: the marks are mapped as far as the image is, before the region reaches there, and live as long as `self`.
-        unsafe { &*self.marks.load(Ordering::Relaxed).add(line as usize) }
+        unsafe { &*self.mark_of(line) }
     }
 
     /// A new file with the owner and the permissions of the pool.
@@ -326,6 +350,10 @@ impl Disk for LiveFiles {
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         let off = self.area.off + off;
+        if self.view.is_new() {
+            self.write_pages(off, bytes)?;
+            return self.sync_data();
+        }
         let written = self.durable.write(&self.view, open_durable, bytes, off);
         written.unwrap_or_else(|| self.write_cached(bytes, off))
     }
@@ -343,7 +371,11 @@ impl Disk for LiveFiles {
             .map_err(|e| self.view.error("reading the pool", e))
     }
 
+    /// Of a file that has no name yet, nothing: the sync for the name has all that was written before it was asked for.
     fn sync_data(&self) -> io::Result<()> {
+        if self.view.is_new() {
+            return Ok(());
+        }
         self.syncs.run(|| sys::sync_file_data(self.view.file()))
     }
 
@@ -362,15 +394,20 @@ impl Disk for LiveFiles {
         self.cut_live(live, len)?;
         self.view.lengthen(len, bytes)?;
         // One open file tells once of pages that were not written: this sync must not take that from a checkpoint's.
-        let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
-        synced.map_err(|e| self.view.error("growing the pool", e))?;
-        let lengthened = self.allocate(&live.file, len, bytes, GROWING).and_then(|()| {
-            let image = map_pieces(&live.file, image_place, MapFlags::SHARED);
-            let marks = map_pieces(&live.file, mark_place, MapFlags::SHARED);
-            let (lines, most_lines) = (bytes.div_ceil(LINE_BYTES), most.div_ceil(LINE_BYTES));
-            let marks = live.marks.lengthen_by_parts(lines, most_lines, &marks);
+        if !self.view.is_new() {
+            let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
+            synced.map_err(|e| self.view.error("growing the pool", e))?;
+        }
+        let layout = self.layout();
+        let added = layout.file_bytes(len)..layout.file_bytes(bytes);
+        let lengthened = self.allocate(&live.file, added, bytes - len, GROWING).and_then(|()| {
+            let image = layout.map_image(&live.file, MapFlags::SHARED);
+            let (end, marks_end) = layout.stretch_end(bytes);
+            let marks = layout.map_marks(&live.file);
+            let marks = live.marks.lengthen_by_parts(marks_end, marks_end, &marks);
+            let end = end.min(most);
             let fits = marks
-                .and_then(|fits| Ok(fits && self.image.lengthen_by_parts(bytes, most, &image)?))
+                .and_then(|fits| Ok(fits && self.image.lengthen_by_parts(bytes, end, &image)?))
                 .map_err(|e| self.error(MAPPING, e))?;
             if fits { Ok(()) } else { Err(full(Limit::Addresses)) }
         });
@@ -392,9 +429,12 @@ impl Disk for LiveFiles {
         let end = self.area.off + self.area.bytes;
         let len = self.view.region().len();
         let synced = self.syncs.run(|| {
+            if self.view.is_new() {
+                return sys::write_back(self.view.file());
+            }
             self.view.sync_pages(0, self.area.off)?;
             self.view.sync_pages(end, len.saturating_sub(end))?;
-            // Also the area's heads, and the space of files that have no name yet.
+            // Also the area's heads.
             sys::sync_file_data(self.view.file())
         });
         synced.map_err(|e| self.view.error("syncing the pool", e))
@@ -472,14 +512,14 @@ impl LiveDisk for LiveFiles {
         Ok(())
     }
 
-    fn make_live(&self) -> Result<FileName> {
+    fn make_live(&self, watch: &mut dyn FnMut(u64, &[u8])) -> Result<FileName> {
         // What is there is of another boot, or not to be trusted.
         self.place.refuse();
         match sys::unlink(&self.place.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(self.error(MAKING, e)),
             _ => {}
         }
-        let make = || {
+        let mut make = || {
             let failed = |e| self.error(MAKING, e);
             let file = self.create(&self.place.path).map_err(failed)?;
             if !sys::keeps_mappings(&file) || !sys::keeps_mappings(self.view.file()) {
@@ -489,15 +529,9 @@ impl LiveDisk for LiveFiles {
                     Error::from(ErrorKind::Options { what }).at_path(self.place.path.as_path())
                 );
             }
-            sys::allocate(&file, 0, BLOCK_BYTES as u64)
-                .map_err(|e| self.no_space(e, BLOCK_BYTES as u64, MAKING))?;
-            self.allocate(&file, 0, self.region.len(), MAKING)?;
-            // Where it ends with the log's area, which is a hole.
-            let bytes = file_bytes(self.region.len());
-            if sys::metadata(&file).map_err(failed)?.len() < bytes {
-                sys::truncate(&file, bytes).map_err(failed)?;
-            }
-            self.copy_to(&file)?;
+            let bytes = self.layout().file_bytes(self.region.len());
+            self.allocate(&file, 0..bytes, bytes, MAKING)?;
+            self.copy_to(&file, watch)?;
             let name = name_of(&file).map_err(failed)?;
             self.show(file)?;
             Ok(name)
@@ -513,9 +547,9 @@ impl LiveDisk for LiveFiles {
             return;
         };
         let replace = |sharing| {
-            let pieces = map_pieces(&live.file, image_place, sharing);
+            let map = self.layout().map_image(&live.file, sharing);
             // SAFETY: all that points into the image accesses it as atomics, and the file shows the same bytes.
-            unsafe { self.image.replace_by_parts(round_up(self.region.len()), &pieces) }
+            unsafe { self.image.replace_by_parts(round_up(self.region.len()), &map) }
         };
         // Where it may not have the memory: all of it as before, and failed operations go on to change the live file. Where
         // not even that can be had, the process must not go on with half of each; a kill is what the file is made for.
@@ -527,8 +561,8 @@ impl LiveDisk for LiveFiles {
     }
 
     fn header(&self) -> &[PmU64] {
-        let base = self.live().header.base().cast::<PmU64>();
-        // SAFETY: a page of the mapping, which lives as long as `self`; accessed as atomics only.
+        let base = self.live().marks.base().cast::<PmU64>();
+        // SAFETY: the first page of the mapping, which lives as long as `self`; accessed as atomics only.
         unsafe { std::slice::from_raw_parts(base.as_ptr(), LIVE_WORDS) }
     }
 
@@ -540,7 +574,7 @@ impl LiveDisk for LiveFiles {
 
     #[inline(always)]
     fn prefetch_mark(&self, line: u64) {
-        prefetch_line(self.marks.load(Ordering::Relaxed).wrapping_add(line as usize).cast());
+        prefetch_line(self.mark_of(line).cast());
     }
 
     fn unused(&self) -> Range<u64> {
@@ -550,9 +584,16 @@ impl LiveDisk for LiveFiles {
     /// By the file, as a page that its disk cannot read ends no process then.
     fn read_image(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
         let live = &self.live().file;
-        let mut pieces = pieces((off, bytes.len() as u64), image_place);
+        let mut pieces = self.layout().image(off..off + bytes.len() as u64);
         let read = pieces.try_for_each(|(done, at, len)| {
-            sys::read_at(live, &mut bytes[done as usize..(done + len) as usize], at)
+            let bytes = &mut bytes[done as usize..(done + len) as usize];
+            match at {
+                Some(at) => sys::read_at(live, bytes, at),
+                None => {
+                    bytes.fill(0);
+                    Ok(())
+                }
+            }
         });
         read.map_err(|e| self.error("reading the live image of the pool", e))
     }

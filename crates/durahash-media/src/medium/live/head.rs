@@ -161,7 +161,7 @@ impl Head {
 /// Words of the first page of a live file, its header.
 pub const LIVE_WORDS: usize = 32;
 
-const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"DURALIMG");
+const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"DURAIMG2");
 
 /// The words of a header. They outlive the process, in the order in which they were stored.
 pub(super) struct Header<'a>(pub(super) &'a [PmU64]);

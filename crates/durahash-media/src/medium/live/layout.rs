@@ -1,126 +1,294 @@
 //! The layout of a live file.
 //!
 //! ```text
-//! 0        2 MiB       4 MiB          132 MiB     134 MiB         262 MiB      266 MiB
-//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
-//! | header | marks     | 128 MiB of   | marks     | the next      | marks      | the next        |
-//! |        | of these  | the image    | of these  | 128 MiB       | of these   | 256 MiB         |
-//! +--------+-----------+--------------+-----------+---------------+------------+----------- ... -+
+//! 0        4 KiB   64 KiB    3.8 MiB
+//! +--------+-------+---------+-------+-------------------+-------+---------------------+--------- ... -+
+//! | header | marks | 3.75 MiB| marks | the next 124 MiB  | marks | the next 128 MiB    | the next      |
+//! |        | of    | of the  | of    | of the image      | of    | of the image        | 256 MiB, with |
+//! |        | these | image   | these |                   | these |                     | marks before  |
+//! +--------+-------+---------+-------+-------------------+-------+---------------------+--------- ... -+
 //! ```
 //!
-//! From the second stretch on each is as long as all before it. So the file is a 64th longer than the image, and in memory
-//! marks and image are one range of addresses each, of a few mappings. Marks and image have space on the disk as far
-//! as the pool reaches, in whole huge pages, but for the log's area, which nobody stores to. It is made without a name that
-//! others could have taken: it is named by what tells the pool's file from others, lies in the pool's directory unless another
-//! one is given, and has the pool's permissions. A short one goes when the pool is closed; of a pool that is removed a long one
-//! stays behind.
+//! Each *stretch* of the image lies behind its marks; from the third on each is as long as all before it. The image here is the pool
+//! without the log's area, to which nobody stores: in memory that is a gap of zeros. In memory header and marks are one range of
+//! addresses, and the image with its gap is another: of a pool that is not longer than the first stretch four mappings.
+//!
+//! The file has no holes, up to its end. The system may keep it in large pages, and where one of these has a hole, the first store to
+//! any of its bytes takes space for all of it, and ends a process whose disk has none.
+//!
+//! It is made without a name that others could have taken: it is named by what tells the pool's file from others, lies in the
+//! pool's directory unless another one is given, and has the pool's permissions. A short one goes when the pool is closed;
+//! of a pool that is removed a long one stays behind.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::{LINE_BYTES, sys};
 
-/// Where the marks of the first stretch begin.
-pub(super) const HEADER_BYTES: u64 = 2 << 20;
-/// Bytes of the image in the first two stretches, each.
-const STRETCH_BYTES: u64 = 128 << 20;
+/// Bytes of the header. They lie where the marks of so many lines before the image would.
+pub(super) const HEADER_BYTES: u64 = 4 << 10;
+/// What these lines would take. Places in the image are counted from their first: then stretches begin at round numbers.
+const LEAD_BYTES: u64 = HEADER_BYTES * LINE_BYTES;
+/// Where the first two stretches end.
+const FIRST_END: u64 = 4 << 20;
+const SECOND_END: u64 = 128 << 20;
+/// No page of a processor is longer.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where a byte of the image lies in the live file, and how many lie behind it, itself included, in the same stretch.
-pub(super) fn image_place(off: u64) -> (u64, u64) {
-    let (start, len) = stretch(off);
-    let base = HEADER_BYTES + start + start / LINE_BYTES;
-    (base + len / LINE_BYTES + (off - start), start + len - off)
+/// Pieces of a file, or of zeros, that a range of addresses is: how much of it lies before the piece, where that is in the file, and
+/// how long it is.
+type Piece = (u64, Option<u64>, u64);
+
+/// Which bytes of a pool lie where in its live file.
+pub(super) struct Layout {
+    /// The part of the log's area that the file does not have: whole pages.
+    gap: Range<u64>,
+    /// Where the second stretch would begin if there were no bytes before it, so that its pages are those of the image.
+    shift: u64,
 }
 
-/// The same of a mark.
-pub(super) fn mark_place(line: u64) -> (u64, u64) {
-    let (start, len) = stretch(line * LINE_BYTES);
-    let base = HEADER_BYTES + start + start / LINE_BYTES;
-    (base + (line - start / LINE_BYTES), (start + len) / LINE_BYTES - line)
-}
-
-/// Where the stretch of a byte of the image begins, and how long it is.
-fn stretch(off: u64) -> (u64, u64) {
-    match off / STRETCH_BYTES {
-        0 => (0, STRETCH_BYTES),
+/// The stretch of a place.
+fn stretch(place: u64) -> Range<u64> {
+    match place / SECOND_END {
+        0 if place < FIRST_END => 0..FIRST_END,
+        0 => FIRST_END..SECOND_END,
         n => {
-            let start = STRETCH_BYTES << n.ilog2();
-            (start, start)
+            let start = SECOND_END << n.ilog2();
+            start..2 * start
         }
     }
 }
 
-/// The pieces of a file that `bytes` bytes from `off` on of a range are, each with its place in the range.
-pub(super) fn pieces(
-    (off, bytes): (u64, u64),
-    place: impl Fn(u64) -> (u64, u64),
-) -> impl Iterator<Item = (u64, u64, u64)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let (at, behind) = place(off + done);
-        let len = behind.min(bytes - done);
-        let piece = (done, at, len);
-        done += len;
-        (len > 0).then_some(piece)
-    })
-}
+impl Layout {
+    /// That of a pool whose log has this area.
+    pub(super) fn new(area: Range<u64>) -> Layout {
+        let start = area.start.next_multiple_of(PAGE_BYTES_MAX);
+        // Behind a gap in the first stretch huge pages of the image are made to be those of the file; behind another one they stay so.
+        let align = if start + LEAD_BYTES < FIRST_END { PAGE_BYTES_MAX } else { HUGE_PAGE_BYTES };
+        let bytes = area.end.saturating_sub(start) / align * align;
+        let shift = bytes.wrapping_sub(LEAD_BYTES) % HUGE_PAGE_BYTES;
+        Layout { gap: start..start + bytes, shift }
+    }
 
-/// Bytes of a live file whose image has so many.
-pub(super) fn file_bytes(image_bytes: u64) -> u64 {
-    image_bytes.checked_sub(1).map_or(HEADER_BYTES, |last| image_place(last).0 + 1)
-}
+    /// The bytes of the pool that the file does not have.
+    pub(super) fn gap(&self) -> Range<u64> {
+        self.gap.clone()
+    }
 
-/// Maps pieces of `file` one behind the other.
-pub(super) fn map_pieces(
-    file: &File,
-    place: impl Fn(u64) -> (u64, u64) + Copy,
-    sharing: MapFlags,
-) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
-    move |at, off, bytes, flags| {
-        // In place of a mapping of its own, which readers use meanwhile, each piece at once.
-        let replaces = flags.contains(MapFlags::FIXED);
-        let start = if replaces {
-            at
-        } else {
-            let reserve = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
-            // SAFETY: the flags that come in replace nothing.
-            unsafe { sys::map_anonymous(at, bytes, ProtFlags::empty(), reserve) }?
-        };
-        for (done, from, len) in pieces((off, bytes), place) {
-            let prot = ProtFlags::READ | ProtFlags::WRITE;
-            let (at, flags) = (start.wrapping_add(done as usize), sharing | MapFlags::FIXED);
-            // SAFETY: replaces a part of what was reserved just now, or of the mapping itself.
-            let mapped = unsafe { sys::map_file(at, len, prot, flags, (file, from)) };
-            if let Err(e) = mapped {
-                if !replaces {
-                    // SAFETY: the mapping just made.
-                    unsafe { sys::unmap(start, bytes) };
-                }
-                return Err(e);
+    /// The place behind the first bytes of the pool.
+    fn place_behind(&self, bytes: u64) -> u64 {
+        let behind = bytes.saturating_sub(self.gap.end);
+        LEAD_BYTES + bytes.min(self.gap.start) + behind
+    }
+
+    /// Where a place lies in the file, and the mark of the first of its stretch, with what is counted before the image.
+    fn in_file(&self, place: u64) -> (u64, u64) {
+        let Range { start, .. } = stretch(place);
+        match start {
+            0 => (place - LEAD_BYTES + FIRST_END / LINE_BYTES, 0),
+            FIRST_END => {
+                let marks = self.shift + start;
+                (marks + HUGE_PAGE_BYTES + (place - start), marks)
+            }
+            _ => {
+                // The marks of all stretches before it take as much as its own.
+                let marks = self.shift + start + start / LINE_BYTES;
+                (marks + start / LINE_BYTES + (place - start), marks)
             }
         }
-        Ok(start)
     }
+
+    /// Bytes of a live file whose pool has so many.
+    pub(super) fn file_bytes(&self, pool_bytes: u64) -> u64 {
+        match self.place_behind(pool_bytes) {
+            LEAD_BYTES => FIRST_END / LINE_BYTES,
+            place => self.in_file(place - 1).0 + 1,
+        }
+    }
+
+    /// Where the stretch ends in which a pool of so many bytes does: bytes of the pool, and of the header with the marks.
+    pub(super) fn stretch_end(&self, pool_bytes: u64) -> (u64, u64) {
+        let place = self.place_behind(pool_bytes).max(LEAD_BYTES + 1) - 1;
+        let end = stretch(place).end;
+        let bytes = end - LEAD_BYTES;
+        let bytes =
+            if bytes >= self.gap.start { bytes + self.gap.end - self.gap.start } else { bytes };
+        (bytes, end / LINE_BYTES)
+    }
+
+    /// The pieces of the file that these bytes of the pool are.
+    pub(super) fn image(&self, bytes: Range<u64>) -> impl Iterator<Item = Piece> {
+        let mut off = bytes.start;
+        std::iter::from_fn(move || {
+            if off >= bytes.end {
+                return None;
+            }
+            let (from, done) = (off, off - bytes.start);
+            if self.gap.contains(&off) {
+                off = self.gap.end.min(bytes.end);
+                return Some((done, None, off - from));
+            }
+            let place = self.place_behind(off);
+            let before_gap = if off < self.gap.start { self.gap.start } else { u64::MAX };
+            off += (stretch(place).end - place).min(before_gap - off).min(bytes.end - off);
+            Some((done, Some(self.in_file(place).0), off - from))
+        })
+    }
+
+    /// The pieces that these bytes of header and marks are.
+    pub(super) fn marks(&self, bytes: Range<u64>) -> impl Iterator<Item = Piece> {
+        let mut off = bytes.start;
+        std::iter::from_fn(move || {
+            if off >= bytes.end {
+                return None;
+            }
+            let from = off;
+            let Range { start, end } = stretch(off * LINE_BYTES);
+            off = (end / LINE_BYTES).min(bytes.end);
+            let at = self.in_file(start.max(LEAD_BYTES)).1 + from - start / LINE_BYTES;
+            Some((from - bytes.start, Some(at), off - from))
+        })
+    }
+
+    /// Maps the image in `file`.
+    pub(super) fn map_image(
+        &self,
+        file: &File,
+        sharing: MapFlags,
+    ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
+        move |at, off, bytes, flags| {
+            map_pieces(file, sharing, self.image(off..off + bytes), (at, bytes), flags)
+        }
+    }
+
+    /// Maps header and marks in `file`.
+    pub(super) fn map_marks(
+        &self,
+        file: &File,
+    ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
+        move |at, off, bytes, flags| {
+            map_pieces(file, MapFlags::SHARED, self.marks(off..off + bytes), (at, bytes), flags)
+        }
+    }
+}
+
+/// Maps `pieces` one behind the other.
+fn map_pieces(
+    file: &File,
+    sharing: MapFlags,
+    pieces: impl Iterator<Item = Piece>,
+    (at, bytes): (*mut u8, u64),
+    flags: MapFlags,
+) -> io::Result<*mut u8> {
+    // In place of a mapping of its own, which readers use meanwhile, each piece at once.
+    let replaces = flags.contains(MapFlags::FIXED);
+    let start = if replaces {
+        at
+    } else {
+        let reserve = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
+        // SAFETY: the flags that come in replace nothing.
+        unsafe { sys::map_anonymous(at, bytes, ProtFlags::empty(), reserve) }?
+    };
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    for (done, from, len) in pieces {
+        let at = start.wrapping_add(done as usize);
+        let zeros = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let mapped = match from {
+            // SAFETY: replaces a part of what was reserved just now, or of the mapping itself.
+            Some(from) => unsafe {
+                sys::map_file(at, len, prot, sharing | MapFlags::FIXED, (file, from))
+            },
+            // SAFETY: the same.
+            None => unsafe { sys::map_anonymous(at, len, prot, zeros) },
+        };
+        if let Err(e) = mapped {
+            if !replaces {
+                // SAFETY: the mapping just made.
+                unsafe { sys::unmap(start, bytes) };
+            }
+            return Err(e);
+        }
+    }
+    Ok(start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+    const AREAS: [Range<u64>; 7] = [
+        0..0,
+        128 << 10..168 * MIB,
+        (128 << 10) + 4096..(600 << 10) + 4096,
+        128 << 10..(128 << 10) + 4096,
+        4 * MIB - LEAD_BYTES..200 * MIB,
+        4 * MIB..168 * MIB,
+        (10 << 30) + 4096..(10 << 30) + 160 * MIB,
+    ];
+
     #[test]
-    fn marks_and_image_of_any_length_lie_apart_in_the_file() {
-        let gib = 1 << 30;
-        for bytes in [64, 4096, STRETCH_BYTES, STRETCH_BYTES + 4096, 5 * gib, 1 << 44] {
-            let image = pieces((0, bytes), image_place).map(|(_, at, len)| at..at + len);
-            let marks = pieces((0, bytes / 64), mark_place).map(|(_, at, len)| at..at + len);
-            let mut all: Vec<_> = image.chain(marks).collect();
-            all.sort_by_key(|piece| piece.start);
-            assert!(all[0].start >= HEADER_BYTES && all.len() <= 40);
-            assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "{all:?}");
-            assert_eq!(all.last().unwrap().end, file_bytes(bytes));
-            assert!(file_bytes(bytes) <= bytes + bytes / 32 + HEADER_BYTES + STRETCH_BYTES / 64);
+    fn all_of_a_file_is_header_marks_and_image_and_each_has_its_place() {
+        for area in AREAS {
+            let layout = Layout::new(area.clone());
+            let gap = layout.gap();
+            assert!(gap.is_empty() || area.start <= gap.start && gap.end <= area.end, "{area:?}");
+            for bytes in [0, 4096, area.start, area.end, area.end + 64, 5 * MIB, 1 << 44] {
+                let has = bytes - bytes.saturating_sub(gap.start).min(gap.end - gap.start);
+                let (end, marks_end) = layout.stretch_end(bytes);
+                assert!(bytes <= end && HEADER_BYTES + has.div_ceil(64) <= marks_end);
+                let image = layout.image(0..bytes).filter_map(|(_, at, len)| Some(at?..at? + len));
+                let image: Vec<_> = image.collect();
+                assert_eq!(image.iter().map(|piece| piece.end - piece.start).sum::<u64>(), has);
+                let marks =
+                    layout.marks(0..marks_end).map(|(_, at, len)| at.unwrap()..at.unwrap() + len);
+                let mut all: Vec<_> = marks.chain(image).collect();
+                all.sort_by_key(|piece| piece.start);
+                assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "{all:?}");
+                let (last, file_bytes) = (all.last().unwrap().end, layout.file_bytes(bytes));
+                assert_eq!(last, file_bytes, "{area:?} {bytes}");
+                assert!(
+                    all.len() <= 45 && file_bytes <= has + has / 31 + 5 * MIB,
+                    "{area:?} {bytes}: {file_bytes}, {}",
+                    all.len()
+                );
+                assert!(has > 3 * MIB || file_bytes <= has + (64 << 10));
+            }
+        }
+    }
+
+    /// Pieces begin where pages do, and huge pages of memory are those of the file behind the first stretch.
+    #[test]
+    fn pages_of_memory_are_pages_of_the_file() {
+        for area in AREAS {
+            let layout = Layout::new(area.clone());
+            for (done, at, _) in layout.image(0..1 << 42) {
+                let Some(at) = at else { continue };
+                let page =
+                    if done > area.end.max(4 * MIB) { HUGE_PAGE_BYTES } else { PAGE_BYTES_MAX };
+                assert!(at.abs_diff(done).is_multiple_of(page), "{area:?}: {done} at {at}");
+                assert!(done.is_multiple_of(PAGE_BYTES_MAX) && at.is_multiple_of(PAGE_BYTES_MAX));
+            }
+            for (done, at, _) in layout.marks(0..1 << 36) {
+                let at = at.unwrap();
+                assert!(done.is_multiple_of(PAGE_BYTES_MAX) && at.is_multiple_of(PAGE_BYTES_MAX));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_pool_grows_by_lies_behind_what_it_has() {
+        for area in AREAS {
+            let layout = Layout::new(area.clone());
+            let lens = (0..4000).map(|i| area.end + i * (64 << 10));
+            let ends: Vec<_> = lens.map(|len| layout.file_bytes(len)).collect();
+            assert!(ends.windows(2).all(|pair| pair[0] < pair[1]));
+            let inside = layout.gap().start..layout.gap().end;
+            assert_eq!(layout.file_bytes(inside.start), layout.file_bytes(inside.end));
         }
     }
 }

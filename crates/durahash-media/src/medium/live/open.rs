@@ -28,13 +28,14 @@
 //!
 //! | Step, without it | If it stops after this step |
 //! |---|---|
-//! | the lines of the batches behind the head are written to the base; sync | the same batches |
-//! | the live file: space for all of it, the base's bytes, marks of zeros | the same, and a file that nobody names |
-//! | two heads with a new salt, closed: one after the other, over both; then the live file's header | a closed pool |
+//! | the lines of the batches behind the head are written to the base, and marks of their blocks to its check words; sync | the same batches |
+//! | the live file: space for all of it, the base's bytes, which are verified, marks of zeros | the same, and a file that nobody names |
+//! | if the head was not closed: two heads with a new salt, which are, one after the other, over both; then the live file's header | a closed pool |
 //! | a head that names it, and is not closed | in use; the image is the base |
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::barrier::next;
@@ -42,10 +43,12 @@ use super::core::{Core, lock};
 use super::disk::{LiveDisk, LiveSource};
 use super::head::{FileName, Head, Noted, Position};
 use super::parts::Ring;
+use super::sums::PAGE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
-use crate::medium::logged::format::BLOCK_BYTES;
-use crate::medium::{LINE_BYTES, Region};
+use crate::medium::logged::format::{BLOCK_BYTES, word};
+use crate::medium::{LINE_BYTES, Region, SumArea};
+use crate::word::PmU64;
 
 /// The epoch of a new live file.
 const FIRST_EPOCH: u64 = 1;
@@ -101,7 +104,33 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
                     take a copy of the pool, if there is one (place in the log's ring)";
         return Err(Error::corrupt(what, to.place));
     }
+    settle_sums(disk, &mut found.1)?;
     Ok(Found::Base { to: found.0, pages: found.1 })
+}
+
+/// Of check words the image shows what the base has, and no batch: but the blocks that batches have changed have none (**S-8**).
+fn settle_sums<D: LiveSource>(disk: &D, pages: &mut BTreeSet<u64>) -> Result<()> {
+    let region = disk.region();
+    let Some(area) = SumArea::of(region) else { return Ok(()) };
+    let Range { start, end } = area.bytes();
+    for page in pages.range(start / PAGE..end.div_ceil(PAGE)) {
+        let lines = (page * PAGE).max(start)..(page * PAGE + PAGE).min(end);
+        for off in lines.step_by(LINE_BYTES as usize) {
+            let mut bytes = [0; LINE_BYTES as usize];
+            disk.read_base(off, &mut bytes)?;
+            disk.show_line(off, &std::array::from_fn(|i| word(&bytes, i * 8)));
+        }
+    }
+    for page in std::mem::take(pages) {
+        let blocks = (page * PAGE) >> area.shift()..((page + 1) * PAGE) >> area.shift();
+        for (off, bit) in blocks.take_while(|block| *block < area.blocks()).map(|b| area.mark(b)) {
+            let word: &PmU64 = region.at(off)?;
+            word.store(word.load() | bit);
+            pages.insert(off / PAGE);
+        }
+        pages.insert(page);
+    }
+    Ok(())
 }
 
 fn check(region: &Region, off: u64) -> Result<()> {
@@ -170,6 +199,10 @@ impl<D: LiveDisk> Core<D> {
         let bytes = aligned(&mut buffer, BLOCK_BYTES);
         bytes.copy_from_slice(&head.to_bytes());
         self.disk.rewrite_log(head.off(), bytes).map_err(|e| self.writing(e))?;
+        let areas = [self.area_of_cut(noted), SumArea::of(self.disk.region())];
+        let mut areas: Vec<_> = areas.into_iter().flatten().collect();
+        areas.dedup();
+        lock(&self.base).areas = areas;
         if head.closed {
             let next = Head { generation: head.generation + 1, closed: false, ..head };
             self.write_head(&next)?;
@@ -177,16 +210,26 @@ impl<D: LiveDisk> Core<D> {
         }
         // Pages that the last process wrote through the cache, before others are written past it.
         self.disk.flush_drive().map_err(|e| self.writing(e))?;
+        // Before the pool grows. A process that was killed in a close may have made it shorter.
+        if self.begin_sums()? {
+            self.disk.sync_data().map_err(|e| self.writing(e))?;
+        }
         let epoch = next(noted.epoch);
         self.header().set_epoch(epoch);
         self.header().set_mount(self.disk.mount());
         self.start(epoch, noted.last);
         if noted.last != head.at {
-            lock(&self.base).noted_before = Some(noted.last);
+            let mut base = lock(&self.base);
+            base.noted_before = Some(noted.last);
+            base.unsure_to = noted.last.batch;
         }
         let slot = self.slot();
         let parity = (epoch & 1) as usize;
-        for line in 0..self.disk.region().len() / LINE_BYTES {
+        let (len, unused) = (self.disk.region().len(), self.disk.unused());
+        let parts = [0..unused.start.min(len), unused.end.min(len)..len];
+        for line in
+            parts.into_iter().flat_map(|part| part.start / LINE_BYTES..part.end / LINE_BYTES)
+        {
             let mark = self.disk.mark(line);
             if mark.load(Ordering::Relaxed) != 0 {
                 mark.store(epoch as u8, Ordering::Relaxed);
@@ -221,7 +264,10 @@ impl<D: LiveDisk> Core<D> {
             }
             self.disk.write_pages(off, bytes).map_err(|e| self.writing(e))?;
         }
-        self.disk.sync_data().map_err(|e| self.writing(e))?;
+        // Of blocks that are not there.
+        if self.begin_sums()? || !pages.is_empty() {
+            self.disk.sync_data().map_err(|e| self.writing(e))?;
+        }
         let head = self.head();
         let salt = getrandom::u64()
             .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
@@ -238,8 +284,15 @@ impl<D: LiveDisk> Core<D> {
         };
         let has_boot = self.disk.boot() != [0; 2];
         // Nothing names it yet. If there is no space for it, the pool is as it was.
-        let live = if has_boot { self.disk.make_live()? } else { none };
-        closed.pair().iter().try_for_each(|head| self.write_head(head))?;
+        let live = if has_boot {
+            self.disk.make_live(&mut |off, bytes| self.verify_copied(off, bytes))?
+        } else {
+            none
+        };
+        // A head that was closed says all that these would.
+        if !head.closed {
+            closed.pair().iter().try_for_each(|head| self.write_head(head))?;
+        }
         (head.at.batch..to.batch).for_each(|batch| self.disk.remove_spill(batch + 1));
         if !has_boot {
             let what = "a live image needs a system that tells its boots apart (boot_id in /proc)";

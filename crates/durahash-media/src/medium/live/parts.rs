@@ -19,6 +19,7 @@ use std::io;
 
 use super::disk::{LiveDisk, LiveSource};
 use super::head::{Head, Position, RING_OFF};
+use super::sums::{Sums, write_runs};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 use crate::medium::logged::disk::aligned;
@@ -381,42 +382,35 @@ impl Pages {
         *has |= 1 << ((off - page) / LINE_BYTES);
     }
 
-    /// Writes them to the base, those that adjoin together. The lines that they lack are read from there; the disk is asked for
-    /// all of these pages before it is waited for the first.
-    pub(super) fn write<D: LiveDisk>(&mut self, disk: &D) -> Result<()> {
-        let writing = |e| Error::io("writing the log of the pool", disk.path().map(Into::into), e);
+    /// Writes them to the base. The lines that they lack are read from there; the disk is asked for all of these pages before
+    /// it is waited for the first. What is read may be wrong where it `may_differ` ([`Sums::written`]).
+    pub(super) fn write<D: LiveDisk>(
+        &mut self,
+        disk: &D,
+        mut sums: Sums<'_, D>,
+        may_differ: bool,
+    ) -> Result<()> {
         let pages = std::mem::take(&mut self.0);
         let end = disk.region().len();
         let lacking = |page: &Page| page.has != u64::MAX;
         pages.iter().filter(|(_, page)| lacking(page)).for_each(|(off, _)| disk.will_read(*off));
-        let (mut run, mut buffer, mut start) = (Vec::new(), Vec::new(), 0);
-        let mut flush = |start: u64, run: &mut Vec<u8>| {
-            if run.is_empty() {
-                return Ok(());
-            }
-            let bytes = aligned(&mut buffer, run.len());
-            bytes.copy_from_slice(run);
-            run.clear();
-            disk.write_pages(start, bytes).map_err(writing)
-        };
-        for (off, page) in pages {
-            if off != start + run.len() as u64 || run.len() >= PART_BYTES_MAX {
-                flush(start, &mut run)?;
-                start = off;
-            }
-            let len = (end - off).min(BLOCK_BYTES as u64) as usize;
-            let at = run.len();
-            run.resize(at + len, 0);
+        let whole = pages.into_iter().map(|(off, page)| {
+            let mut before = vec![0; (end - off).min(BLOCK_BYTES as u64) as usize];
             if lacking(&page) {
-                disk.read_pool(off, &mut run[at..])?;
+                disk.read_pool(off, &mut before)?;
             }
-            let lines = run[at..].chunks_mut(LINE_BYTES as usize);
+            let mut bytes = before.clone();
+            let lines = bytes.chunks_mut(LINE_BYTES as usize);
             for (i, (line, new)) in lines.zip(page.bytes.chunks(LINE_BYTES as usize)).enumerate() {
                 if page.has >> i & 1 == 1 {
                     line.copy_from_slice(&new[..line.len()]);
                 }
             }
-        }
-        flush(start, &mut run)
+            let before = lacking(&page).then_some((&before[..], may_differ));
+            sums.written(off, &bytes, before)?;
+            Ok((off, bytes))
+        });
+        write_runs(disk, whole)?;
+        sums.write().map(drop)
     }
 }

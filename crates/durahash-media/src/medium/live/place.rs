@@ -13,13 +13,14 @@ use rustix::mm::MapFlags;
 
 use super::disk::LiveSource;
 use super::head::{FileName, LIVE_WORDS};
-use super::layout::{HEADER_BYTES, file_bytes, image_place, map_pieces};
+use super::layout::{HEADER_BYTES, Layout};
 use super::open;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
-use crate::medium::logged::old::{OPENING, PoolView, View};
-use crate::medium::mapped::{MAPPING, Mapped};
-use crate::medium::{LINE_BYTES, Memory, Storage, sys};
+use crate::medium::logged::old::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
+use crate::medium::mapped::{MAPPING, Mapped, real_dir};
+use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
+use crate::word::PmU64;
 
 /// The files beside a pool's file, by their names.
 pub(super) struct LivePlace {
@@ -28,6 +29,7 @@ pub(super) struct LivePlace {
     /// Where the pool's file lies.
     pub(super) pool_dir: PathBuf,
     pub(super) pool_name: FileName,
+    pub(super) layout: Layout,
     file_id: FileId,
     /// The live file that was found, until it is adopted.
     found: Mutex<Option<File>>,
@@ -42,22 +44,9 @@ pub(super) fn name_of(file: &File) -> io::Result<FileName> {
     Ok(FileName([metadata.dev(), metadata.ino(), made]))
 }
 
-/// The directory in which the file of this path lies.
-fn real_dir(path: &Path) -> io::Result<PathBuf> {
-    match std::fs::canonicalize(path) {
-        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
-        // It has no name yet.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let dir = path.parent().filter(|dir| *dir != Path::new(""));
-            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
-        }
-        Err(e) => Err(e),
-    }
-}
-
 impl LivePlace {
-    /// That of `view`, whose live file is in `dir`, or beside it.
-    pub(super) fn new(view: &Mapped, dir: Option<&Path>) -> Result<Self> {
+    /// That of `view`, which has a log with this area, and whose live file is in `dir`, or beside it.
+    pub(super) fn new(view: &Mapped, area: LogArea, dir: Option<&Path>) -> Result<Self> {
         let failed = |e| view.error(OPENING, e);
         // Where it is now: the process may change its directory, and a link lead elsewhere.
         let pool_dir = real_dir(view.path().unwrap_or(Path::new(""))).map_err(failed)?;
@@ -69,6 +58,7 @@ impl LivePlace {
             path: live_dir.join(view.file_id().live_name()),
             pool_dir,
             pool_name: name_of(view.file()).map_err(failed)?,
+            layout: Layout::new(area.off..area.off + area.bytes),
             file_id: view.file_id(),
             found: Mutex::new(None),
             image_bytes: AtomicU64::new(u64::MAX),
@@ -124,9 +114,10 @@ impl LivePlace {
         let (mut low, mut high) = (0, pool_bytes / LINE_BYTES);
         while low < high {
             let middle = (low + high).div_ceil(2);
-            if file_bytes(middle * LINE_BYTES) <= len { low = middle } else { high = middle - 1 }
+            let fits = self.layout.file_bytes(middle * LINE_BYTES) <= len;
+            if fits { low = middle } else { high = middle - 1 }
         }
-        let is_whole = file_bytes(pool_bytes) <= len;
+        let is_whole = self.layout.file_bytes(pool_bytes) <= len;
         let image_bytes = if is_whole { pool_bytes } else { low * LINE_BYTES };
         self.image_bytes.store(image_bytes, Ordering::Relaxed);
         Ok(file)
@@ -173,8 +164,18 @@ impl LiveSource for View<'_, Mapped, LivePlace> {
     /// In private pages. They are shown before anything is lent from the image, so only its length is left to its owner.
     fn adopt_live(&self) -> Result<()> {
         let file = self.live.take(self.view.region().len())?;
-        let map = map_pieces(&file, image_place, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        self.view.show_parts(&map).map_err(|e| self.live.error(MAPPING, e))
+        let map = self.live.layout.map_image(&file, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        self.view.show_parts(&map).map_err(|e| self.live.error(MAPPING, e))?;
+        // Check words are of the base (S-8).
+        if self.view.region().len() >= SUPERBLOCK_BYTES {
+            self.view.region().at::<PmU64>(CHECKS_OFF)?.store(0);
+        }
+        Ok(())
+    }
+
+    fn read_base(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        sys::read_at(self.view.file(), bytes, off)
+            .map_err(|e| self.view.error("reading the pool", e))
     }
 
     fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
@@ -191,7 +192,7 @@ impl Mapped {
         let Some(old) = self.take_log() else { return Ok(()) };
         let Some(head) = old.ring else { return Ok(()) };
         let is_open_copy = old.is_copied(self.file_id());
-        let view = View::new(self, old.area).with_live(LivePlace::new(self, dir)?);
+        let view = View::new(self, old.area).with_live(LivePlace::new(self, old.area, dir)?);
         let found = open::look(&view, &head, accept_suspect);
         let image_bytes = view.live.image_bytes.load(Ordering::Relaxed);
         found.map_err(|e| match e.kind() {

@@ -159,7 +159,7 @@ fn a_ring_gets_longer_around_what_it_holds() {
         for v in 0..before {
             put_all(v);
             if v % 3 == 0 {
-                assert!(medium.core.checkpoint());
+                assert!(medium.core.checkpoint(false));
             }
         }
         let head = medium.core.head();
@@ -169,6 +169,26 @@ fn a_ring_gets_longer_around_what_it_holds() {
         assert_eq!(got_longer, in_one_lap);
         assert_eq!(medium.core.head().at, head.at, "nothing was written to the base for it");
         (before..before + 40).for_each(put_all);
+    }
+}
+
+/// Also while so much is stored that each checkpoint finds the next one due.
+#[test]
+fn a_ring_gets_longer_under_constant_load() {
+    let disk = SimDisk::new(POOL_BYTES, 4 * AREA_BYTES, false);
+    let medium = disk.create_live(SyncMode::INTERVAL, AREA_BYTES).unwrap();
+    medium.grow(POOL_BYTES).unwrap();
+    let ring = || medium.core.head().ring_bytes;
+    let (short, mut checkpoints) = (ring(), 0);
+    while ring() == short {
+        assert!(checkpoints < 20, "it is as short after {checkpoints} checkpoints");
+        while !medium.core.needs_checkpoint() {
+            (1..50).for_each(|line| put(&medium, line, checkpoints));
+            medium.steps().write().unwrap();
+        }
+        assert!(medium.core.check_due());
+        checkpoints += 1;
+        assert_eq!(medium.log_stats().unwrap().checkpoints, checkpoints);
     }
 }
 

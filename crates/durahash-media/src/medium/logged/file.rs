@@ -126,6 +126,7 @@ impl FileDisk {
         let OldLog { area, whole, .. } = *old;
         let (len, most) = (view.region().len(), view.region().max_bytes());
         let image = if old.is_private() { view.take_image()? } else { view.map_image()? };
+        view.keep_one_mapping();
         let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
         let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         let own = own_from..own_from.saturating_add(own_bytes).min(most);

@@ -59,7 +59,7 @@ impl PoolCopy {
     fn mapped(&self) -> Result<&(Region, Mapping)> {
         if self.lines.get().is_none() {
             let len = self.file.metadata()?.len();
-            let (mapping, region) = map_file(&self.file, Sharing::PageCache, len, len, false)?;
+            let (mapping, region) = map_file(&self.file, Sharing::PageCache, len, len, (false, 0))?;
             // One thread at a time makes a copy.
             let _ = self.lines.set((region, mapping));
         }

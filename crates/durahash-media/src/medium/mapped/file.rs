@@ -107,6 +107,13 @@ impl PoolFile {
 
     /// The file that is at `path` now, or was until it was locked.
     fn open_once(path: &Path, read_only: bool) -> Result<Self> {
+        let opened = Self::open_unlocked(path, read_only)?;
+        opened.lock(read_only)?;
+        Ok(opened)
+    }
+
+    /// The same without a lock.
+    pub(super) fn open_unlocked(path: &Path, read_only: bool) -> Result<Self> {
         let file = match sys::open(path, !read_only) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
@@ -122,7 +129,6 @@ impl PoolFile {
         if !metadata.is_file() {
             return Err(not_a_pool("it is not a regular file", path));
         }
-        opened.lock(read_only)?;
         Ok(opened)
     }
 
@@ -406,16 +412,16 @@ impl Drop for PoolFile {
 }
 
 /// A mapping of the first `len` bytes of `file`, which may have `most` later, and the region over it, which
-/// lives no longer.
+/// lives no longer. Of what lies before `huge_from` no page is huge.
 pub(super) fn map_file(
     file: &PoolFile,
     sharing: Sharing,
     len: u64,
     most: u64,
-    dax: bool,
+    (dax, huge_from): (bool, u64),
 ) -> Result<(Mapping, Region)> {
-    let mapping =
-        Mapping::new(file.file(), sharing, len, most).map_err(|e| file.error(MAPPING, e))?;
+    let mapping = Mapping::new(file.file(), sharing, len, most, huge_from)
+        .map_err(|e| file.error(MAPPING, e))?;
     // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
     // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
     let region = unsafe { Region::new(mapping.base(), len, most) };
@@ -473,6 +479,19 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
     remove_leftovers(directory(path), None);
     let temporary = path.with_file_name(temporary_name()?);
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
+}
+
+/// The directory in which the file of this path lies.
+pub(in crate::medium) fn real_dir(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(path.parent().map(Into::into).unwrap_or_default()),
+        // It has no name yet.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let dir = path.parent().filter(|dir| *dir != Path::new(""));
+            std::fs::canonicalize(dir.unwrap_or(Path::new(".")))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 fn directory(path: &Path) -> &Path {

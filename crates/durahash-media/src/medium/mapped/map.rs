@@ -7,12 +7,13 @@
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-use crate::medium::room::{HUGE_PAGE_BYTES, Map, Room, round_up};
+use crate::medium::room::{FIRST_BYTES, HUGE_PAGE_BYTES, Map, Room, round_up};
 use crate::medium::sys;
 
 pub(in crate::medium) const MAPPING: &str = "mapping the pool";
@@ -26,12 +27,14 @@ pub(in crate::medium) enum Sharing {
     Dax,
     /// Stores stay in pages of our own.
     Private,
+    /// There are no stores.
+    Seen,
 }
 
 impl Sharing {
     fn flags(self) -> MapFlags {
         match self {
-            Sharing::PageCache => MapFlags::SHARED,
+            Sharing::PageCache | Sharing::Seen => MapFlags::SHARED,
             Sharing::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Sharing::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
         }
@@ -39,8 +42,12 @@ impl Sharing {
 }
 
 /// A mapping of a file, aligned to huge pages; unmapped when dropped.
+///
+/// The system is asked for huge pages, but for what lies before [`huge_from`](Mapping::huge_from): a page that holds bytes of a file and
+/// a hole takes the space of all of it at the first store, and ends the process if there is none.
 pub(in crate::medium) struct Mapping {
     room: Room,
+    huge_from: AtomicU64,
 }
 
 impl Mapping {
@@ -50,16 +57,60 @@ impl Mapping {
         sharing: Sharing,
         needed: u64,
         most: u64,
+        huge_from: u64,
     ) -> io::Result<Self> {
-        Self::of_parts(needed, most, &map_part(file, sharing))
+        let room = Room::new(needed, FIRST_BYTES, most, &map_part(file, sharing))?;
+        let mapping = Mapping { room, huge_from: AtomicU64::new(huge_from) };
+        mapping.advise(0, mapping.bytes())?;
+        Ok(mapping)
     }
 
-    /// The same, of what `map` maps.
-    pub(in crate::medium) fn of_parts(needed: u64, most: u64, map: Map<'_>) -> io::Result<Self> {
-        let room = Room::new(needed, most, map)?;
-        // SAFETY: just mapped.
-        unsafe { advise(room.base().as_ptr(), room.bytes()) }?;
-        Ok(Mapping { room })
+    /// The same, of what `map` maps, with fewer addresses at first: see [`Room::new`].
+    pub(in crate::medium) fn of_parts(
+        needed: u64,
+        first: u64,
+        most: u64,
+        map: Map<'_>,
+    ) -> io::Result<Self> {
+        let room = Room::new(needed, first, most, map)?;
+        let mapping = Mapping { room, huge_from: AtomicU64::new(0) };
+        mapping.advise(0, mapping.bytes())?;
+        Ok(mapping)
+    }
+
+    /// From where on there may be huge pages.
+    pub(in crate::medium) fn huge_from(&self) -> u64 {
+        self.huge_from.load(Ordering::Relaxed)
+    }
+
+    /// Changes that, also of what is mapped.
+    pub(in crate::medium) fn set_huge_from(&self, from: u64) {
+        let before = self.huge_from.swap(from, Ordering::Relaxed);
+        let wish = |from: u64, to: u64, huge: bool| {
+            let bytes = to.min(self.bytes()).saturating_sub(from);
+            if huge && bytes >= HUGE_PAGE_BYTES {
+                // SAFETY: inside our own mapping.
+                unsafe { sys::wish_huge_pages(self.at(from), bytes) };
+            } else if !huge && bytes > 0 {
+                // SAFETY: the same.
+                unsafe { sys::wish_small_pages(self.at(from), bytes) };
+            }
+        };
+        wish(before, from, false);
+        wish(from, before, true);
+    }
+
+    /// Says how pages of a pool are used.
+    fn advise(&self, off: u64, bytes: u64) -> io::Result<()> {
+        let end = off + bytes;
+        // SAFETY: inside our own mapping; children of a fork shall not have it.
+        unsafe { sys::advise(self.at(off), bytes, Advice::LinuxDontFork) }?;
+        let from = off.max(self.huge_from());
+        if from < end && end - from >= HUGE_PAGE_BYTES {
+            // SAFETY: inside our own mapping.
+            unsafe { sys::wish_huge_pages(self.at(from), end - from) };
+        }
+        Ok(())
     }
 
     /// Lengthens the mapping, of `file` and in the way it was made, to `needed` bytes, and more ahead of
@@ -87,8 +138,7 @@ impl Mapping {
         }
         let lengthened = self.room.lengthen(needed, most, map)?;
         if lengthened {
-            // SAFETY: just mapped.
-            unsafe { advise(self.at(had), self.bytes() - had) }?;
+            self.advise(had, self.bytes() - had)?;
         }
         Ok(lengthened)
     }
@@ -117,8 +167,7 @@ impl Mapping {
     ) -> io::Result<()> {
         // Replaces our own mapping by one of the same size; the rest is the caller's promise.
         map(self.base().as_ptr(), 0, bytes, MapFlags::FIXED)?;
-        // SAFETY: just mapped.
-        unsafe { advise(self.base().as_ptr(), bytes) }
+        self.advise(0, bytes)
     }
 
     /// True if `file` can be mapped so that flushed stores survive power failure.
@@ -212,8 +261,20 @@ impl Mapping {
         // SAFETY: replaces part of our own mapping by memory of the same kind, which all that points
         // into it accesses as atomics.
         unsafe { sys::map_anonymous(start, bytes, prot, flags) }?;
-        // SAFETY: as for the whole.
-        unsafe { advise(start, bytes) }
+        // SAFETY: the same; children of a fork shall not have it.
+        unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
+        // SAFETY: the same.
+        unsafe { sys::wish_huge_pages(start, bytes) };
+        Ok(())
+    }
+
+    /// Gives the addresses behind the first `bytes` bytes back, if the mapping can be lengthened again.
+    ///
+    /// # Safety
+    /// Nothing points there.
+    pub(in crate::medium) unsafe fn shorten(&self, bytes: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.room.shorten(bytes) };
     }
 
     fn at(&self, off: u64) -> *mut u8 {
@@ -221,27 +282,13 @@ impl Mapping {
     }
 }
 
-/// Says how pages of a pool are used.
-///
-/// # Safety
-/// The range is the caller's own mapping.
-unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
-    // SAFETY: the caller's mapping; children of a fork shall not have it.
-    unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
-    // Else one page that is stored to takes the space of a huge one from the disk.
-    if bytes >= HUGE_PAGE_BYTES {
-        // SAFETY: the caller's mapping.
-        unsafe { sys::wish_huge_pages(start, bytes) };
-    }
-    Ok(())
-}
-
 /// Maps parts of `file`, each at its place.
 fn map_part(
     file: &File,
     sharing: Sharing,
 ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
-    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let write = if sharing == Sharing::Seen { ProtFlags::empty() } else { ProtFlags::WRITE };
+    let prot = ProtFlags::READ | write;
     // SAFETY: the flags that come in replace nothing, or the mapping itself.
     move |at, off, bytes, flags| unsafe {
         sys::map_file(at, bytes, prot, sharing.flags() | flags, (file, off))

@@ -18,6 +18,7 @@ mod copy;
 mod domain;
 mod file;
 mod map;
+mod readers;
 #[cfg(test)]
 mod tests;
 
@@ -28,20 +29,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::room::Map;
+use super::room::{HUGE_PAGE_BYTES, Map};
 use super::{
-    ADDRESS_BYTES, Blank, CopiedAs, Durability, Memory, Region, Storage, each_line, logged, sys,
+    ADDRESS_BYTES, Blank, Changes, CopiedAs, Durability, Memory, Region, Storage, each_line,
+    logged, sys,
 };
 use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
-use crate::identity::FileId;
+use crate::identity::{self, FileId};
 use crate::word::{OnMedia, PmU64};
 pub use copy::PoolCopy;
 pub use file::FileLock;
+pub(super) use file::real_dir;
 use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
+use readers::{Readers, unless_read};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +71,14 @@ pub struct MappedOptions {
     pub dax: Dax,
     /// Makes the flushes and fences real in the page cache, where they buy nothing: for benchmarks.
     pub force_flushes: bool,
+    /// Lets other processes read the pool while this one writes it.
+    pub readers: bool,
 }
 
 impl Default for MappedOptions {
     fn default() -> Self {
-        MappedOptions { max_bytes: u64::MAX, dax: Dax::Auto, force_flushes: false }
+        let (force_flushes, readers) = (false, false);
+        MappedOptions { max_bytes: u64::MAX, dax: Dax::Auto, force_flushes, readers }
     }
 }
 
@@ -86,6 +93,27 @@ enum Flushes {
     None,
 }
 
+/// A hole of a file with at least so many bytes before it begins and ends with a huge page. Before others there are no huge pages:
+/// a small pool is to be a small file.
+const HUGE_BEFORE_BYTES: u64 = 64 << 20;
+
+/// What may stay a hole of the part of a file that nobody stores to.
+fn hole_in(unused: Range<u64>) -> Range<u64> {
+    if unused.start < HUGE_BEFORE_BYTES {
+        return unused;
+    }
+    let start = unused.start.next_multiple_of(HUGE_PAGE_BYTES).min(unused.end);
+    start..(unused.end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start)
+}
+
+/// From where on a file with this part to which nobody stores has huge pages.
+fn huge_from(unused: &Range<u64>) -> u64 {
+    if unused.is_empty() || unused.start >= HUGE_BEFORE_BYTES {
+        return 0;
+    }
+    unused.end.next_multiple_of(HUGE_PAGE_BYTES)
+}
+
 /// A mapped pool file. See the module docs.
 pub struct Mapped {
     region: Region,
@@ -94,6 +122,9 @@ pub struct Mapped {
     dax: bool,
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
+    /// The counters for readers in other processes, if there may be any; those of the writer, if this is one. They go
+    /// before the pool's lock.
+    readers: Option<Readers>,
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
@@ -143,6 +174,41 @@ impl Mapped {
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
         Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
+    }
+
+    /// A pool file that another process has open for writing, as it is from moment to moment; `None` where that process
+    /// has not said that it may be read.
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open).
+    pub fn look_on(path: &Path, options: &MappedOptions) -> Result<Option<Self>> {
+        let file = Arc::new(PoolFile::open_unlocked(path, true)?);
+        let file_id = FileId::of(&file.metadata()?);
+        let readers = Readers::of_reader(&file, file_id);
+        let readers = readers.map_err(|e| file.error("opening the pool to read it", e))?;
+        let Some(readers) = readers else { return Ok(None) };
+        // Only now: from here on it is not cut.
+        let len = file.metadata()?.len();
+        let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
+        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?;
+        let mut seen = Mapped {
+            region,
+            flushes: Flushes::None,
+            read_only: true,
+            dax: false,
+            mapping,
+            readers: Some(readers),
+            file,
+            file_id,
+            file_bytes: 0,
+            was_whole: false,
+            sharing: Sharing::Seen,
+            log: Mutex::new(None),
+            unsynced: Mutex::new(false),
+            trimmed: Mutex::new(false),
+        };
+        seen.end_at(len)?;
+        Ok(Some(seen))
     }
 
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
@@ -202,20 +268,27 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
-        let (mapping, region) = map_file(&file, sharing, len, most, dax)?;
+        // What is read before the place of holes is known is in no huge page.
+        let (mapping, region) = map_file(&file, sharing, len, most, (dax, u64::MAX))?;
         if copied {
             mapping.own(0, len).map_err(|e| file.error(MAPPING, e))?;
             file.copy_to(&region)?;
         }
         let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
+        let file_id = FileId::of(&metadata);
+        let readers = (options.readers && !read_only).then(|| {
+            let readers = Readers::of_writer(&file, file_id);
+            readers.map_err(|e| file.error("making the file for readers of the pool", e))
+        });
         let mut mapped = Mapped {
             region,
             flushes,
             read_only,
             dax,
             mapping,
+            readers: readers.transpose()?,
             file,
-            file_id: FileId::of(&metadata),
+            file_id,
             file_bytes: len,
             was_whole: false,
             sharing,
@@ -233,6 +306,8 @@ impl Mapped {
             }
             _ => e,
         })?;
+        let unused = old.as_ref().map_or(len..len, OldLog::unused);
+        mapped.mapping.set_huge_from(huge_from(&unused));
         let is_in_image = old.as_ref().is_some_and(OldLog::is_in_image);
         mapped.was_whole = old.as_ref().is_none_or(|old| !old.is_private());
         if is_in_image && read_only && is_copy {
@@ -273,7 +348,8 @@ impl Mapped {
 
     /// The file mapped once more, of at most so many bytes.
     fn map_once_more(&self, sharing: Sharing, most: u64) -> Result<(Mapping, Region)> {
-        map_file(&self.file, sharing, self.region.len(), most, self.dax)
+        let how = (self.dax, self.mapping.huge_from());
+        map_file(&self.file, sharing, self.region.len(), most, how)
     }
 
     /// Maps the file in another way, elsewhere; the mapping that it had.
@@ -312,7 +388,15 @@ impl Mapped {
     }
 
     pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
-        self.file.fill_holes(self.region.len(), unused)
+        self.file.fill_holes(self.region.len(), hole_in(unused))
+    }
+
+    /// Cuts the file to `bytes` bytes.
+    fn cut(&self, bytes: u64) -> Result<()> {
+        // The region cannot shrink, as references into it may be about. They see zeros
+        // there, and their stores are lost.
+        self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
+        self.file.truncate(bytes)
     }
 
     /// Grows to `bytes` bytes, of which those from `hole` on take no space on the disk, and are not to be
@@ -330,11 +414,20 @@ impl Mapped {
             return Err(Error::full(bytes - len, self.region.limit()).at_path(self.file.path()));
         }
         self.reach(&self.mapping, self.sharing, bytes)?;
-        let hole = hole.max(len);
-        self.file.extend(len, bytes, hole)?;
-        // SAFETY: the file was just extended over the range, and the region does not reach there.
-        let populated = unsafe { self.mapping.populate(len, hole - len) }
-            .map_err(|e| self.file.error("growing the pool", e));
+        let hole = hole_in(hole.max(len)..bytes);
+        self.file.extend(len, bytes, hole.start)?;
+        self.file.fill(hole.end, bytes).inspect_err(|_| self.file.cut_back(len))?;
+        if !hole.is_empty() {
+            self.mapping.set_huge_from(huge_from(&hole));
+        }
+        // What is before a hole is a log, which is written by the file.
+        let populated = if hole.is_empty() {
+            // SAFETY: the file was just extended over the range, and the region does not reach there.
+            unsafe { self.mapping.populate(len, bytes - len) }
+        } else {
+            Ok(())
+        };
+        let populated = populated.map_err(|e| self.file.error("growing the pool", e));
         // With DAX what is stored there is durable when fenced, so the length must be before.
         let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
         if let Err(e) = durable {
@@ -365,6 +458,12 @@ impl Mapped {
     pub fn is_in_live_image(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.as_ref().is_some_and(OldLog::is_in_image)
+    }
+
+    /// True if the file's system can carry a live image: its mappings are to the next process as the last one left them, errors of
+    /// write-back are told, and boots have ids.
+    pub fn carries_live_image(&self) -> bool {
+        sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
     /// True if the pool's log is a ring beside a live image.
@@ -398,6 +497,23 @@ impl Mapped {
             self.file.truncate(from)?;
         }
         self.file.extend(from, to, to)
+    }
+
+    /// Has no huge pages if the file has a hole before which there are none: of two kinds of pages a mapping is two.
+    pub(super) fn keep_one_mapping(&self) {
+        if self.mapping.huge_from() > 0 {
+            self.mapping.set_huge_from(u64::MAX);
+        }
+    }
+
+    /// Gives the mapping back: what follows is done on the file alone.
+    ///
+    /// # Safety
+    /// Nothing points into the region, and no thread looks into it meanwhile.
+    pub(super) unsafe fn unmap(&self) {
+        self.region.end();
+        // SAFETY: the caller's promise; from the region nothing is lent any more.
+        unsafe { self.mapping.shorten(0) };
     }
 
     /// As [`PoolFile::cut_back`].
@@ -500,6 +616,10 @@ impl Memory for Mapped {
     #[inline(always)]
     fn region(&self) -> &Region {
         &self.region
+    }
+    #[inline(always)]
+    fn changes(&self) -> Option<&Changes> {
+        self.readers.as_ref().map(|readers| &readers.changes)
     }
     #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
@@ -614,10 +734,24 @@ impl Storage for Mapped {
             return Ok(());
         }
         *trimmed = true;
-        // The region cannot shrink, as references into it may be about. They see zeros
-        // there, and their stores are lost.
-        self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
-        self.file.truncate(bytes)
+        unless_read((&self.file, self.file_id), self.readers.as_ref(), || self.cut(bytes))
+    }
+
+    fn follow(&self, bytes: u64) -> Result<()> {
+        let _one = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sharing != Sharing::Seen || bytes <= self.region.len() {
+            return Ok(());
+        }
+        if bytes > self.file.metadata()?.len() {
+            return Err(Error::corrupt("the pool is longer than its file", bytes));
+        }
+        if bytes > self.region.max_bytes() {
+            return Err(Error::full(bytes, self.region.limit()).at_path(self.path()));
+        }
+        self.reach(&self.mapping, self.sharing, bytes)?;
+        // SAFETY: the file reaches there, is mapped so far, to be read, and no reader stores.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
     }
 
     /// The file's bytes, where it is closed and nobody writes to it.

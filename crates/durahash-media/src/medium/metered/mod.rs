@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{
-    BLOCK_BYTES, Durability, Event, LINE_BYTES, LogStats, Medium, Memory, Region, Storage,
-    each_line,
+    BLOCK_BYTES, Changes, DiskSums, Durability, Event, LINE_BYTES, LogStats, Medium, Memory,
+    Region, Storage, each_line,
 };
 use crate::error::Result;
 use crate::identity::FileId;
@@ -312,6 +312,10 @@ impl<M: Medium> Memory for Metered<M> {
         self.inner.region()
     }
     #[inline]
+    fn changes(&self) -> Option<&Changes> {
+        self.inner.changes()
+    }
+    #[inline]
     fn load(&self, word: &PmU64) -> u64 {
         self.loaded(word);
         self.inner.load(word)
@@ -411,7 +415,9 @@ impl<M: Medium> Storage for Metered<M> {
         fn sync(off: u64, bytes: u64) -> Result<()>;
         fn publish() -> Result<()>;
         fn trim(bytes: u64) -> Result<()>;
+        fn disk_sums() -> Option<&dyn DiskSums>;
         fn durability() -> Durability;
+        fn keeps_cuts() -> bool;
         fn log_stats() -> Option<LogStats>;
         fn new_uuid() -> Result<[u64; 2]>;
         fn boot_id() -> [u64; 2];

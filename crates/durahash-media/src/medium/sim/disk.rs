@@ -632,12 +632,15 @@ impl LiveSource for SimDisk {
 }
 
 impl LiveDisk for SimDisk {
-    fn make_live(&self) -> Result<FileName> {
+    fn make_live(&self, watch: &mut dyn FnMut(u64, &[u8])) -> Result<FileName> {
         self.call().map_err(|e| Error::io("making the live image of the pool", None, e))?;
         let LiveWords { name, header, marks, .. } = &self.0.live;
         let before = self.state().image.live.as_ref().map_or(0, |live| live.name);
         header.iter().for_each(|word| word.store(0));
         marks.iter().for_each(|mark| mark.store(0, Ordering::Relaxed));
+        let mut bytes = vec![0; self.0.region.len() as usize];
+        self.read_image(0, &mut bytes)?;
+        watch(0, &bytes);
         name.store(before + 1, Ordering::Relaxed);
         Ok(FileName([1, 4, before + 1]))
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub use super::live::LiveSteps;
 pub use super::logged::LogSteps;
 pub use super::sys::faults;
-use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
+use super::{Changes, Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{Error, Limit, Result};
 pub use crate::identity::{copies_pass, set_boot};
 use crate::word::{OnMedia, PmU64};
@@ -38,6 +38,9 @@ pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 const RECORD: u8 = 1;
 const HOOK: u8 = 2;
 const BUDGET: u8 = 4;
+
+/// Counters of changes: so many, as a power of two, that changes of one hash do not hide that others are not counted.
+const CHANGES_SHIFT: u32 = 8;
 
 /// Calls that a thread may make while it unwinds, when it has no more.
 const CALLS_TO_UNWIND: i64 = 1 << 20;
@@ -57,6 +60,7 @@ struct Inner {
     region: Region,
     /// The region's memory; taken out by `drop` only.
     buffer: Option<Buffer>,
+    changes: Changes,
     modes: AtomicU8,
     limit_bytes: AtomicU64,
     calls_left: AtomicI64,
@@ -95,6 +99,7 @@ impl Sim {
         let inner = Arc::new(Inner {
             region,
             buffer: Some(buffer),
+            changes: Changes::on_heap(CHANGES_SHIFT),
             modes: AtomicU8::new(0),
             limit_bytes: AtomicU64::new(max_bytes),
             calls_left: AtomicI64::new(0),
@@ -274,6 +279,11 @@ impl Memory for Sim {
     #[inline(always)]
     fn region(&self) -> &Region {
         &self.inner.region
+    }
+
+    #[inline]
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.inner.changes)
     }
 
     #[inline]

@@ -65,7 +65,8 @@ impl<M: Medium> Reh<M> {
             self.pool.touch(bucket * BUCKET_BYTES);
         }
 
-        // Step 1: the upper half aside.
+        // Step 1: the upper half aside. Late readers in other processes do not take its link for that of its prefix.
+        medium.store(&new_bucket.link, 0);
         let live = held.meta.live();
         let mut stays = live;
         upper.meta.set_live(0);
@@ -113,6 +114,9 @@ impl<M: Medium> Reh<M> {
         held.meta.set_depth(depth + 1);
         held.meta.set_live(stays);
         self.writers.growth.splits.add(1);
+        if !planted(Fault::SplitUncounted) {
+            self.changed(prefix, depth);
+        }
         upper.release_changed();
         held.release_changed();
         self.words.note(&self.map, self.directory.depths());
@@ -130,7 +134,9 @@ impl<M: Medium> Reh<M> {
         // No bucket comes or goes meanwhile, and no word is stored.
         let old = self.directory.lock.exclusive(self.medium(), || match due() {
             Some(depth) if may_be() => {
-                self.words.write(&self.map, depth, |prefix| self.begins_now(prefix))
+                let old = self.words.write(&self.map, depth, |prefix| self.begins_now(prefix));
+                self.changed(0, 0);
+                old
             }
             _ => Ok(0..0),
         });
@@ -293,6 +299,9 @@ impl<M: Medium> Reh<M> {
         lower.meta.set_depth(depth - 1);
         self.writers.growth.merges.add(1);
         let dead = upper.bucket;
+        if !planted(Fault::MergeUncounted) {
+            self.changed(prefix, depth - 1);
+        }
         upper.release_changed();
         lower.release_changed();
         // It fails for no extent of this pool.

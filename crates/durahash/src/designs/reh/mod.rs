@@ -101,6 +101,8 @@
 //! exclusively for another array. The mutex of the list of free buckets is held for the list only. A split or merge
 //! may make the next range, as it compares its link with it.
 //!
+//! Readers in other processes see nothing of this. The writer counts changes for them, if it was told to (`onlooker.rs`).
+//!
 //! # Departures from the paper
 //! - An empty slot holds a marker that cannot match the prefix instead of a reserved key; global
 //!   depth therefore starts at 1.
@@ -121,6 +123,7 @@ mod damaged;
 mod grow;
 mod layout;
 mod meta;
+mod onlooker;
 mod planted;
 mod ranges;
 mod recover;
@@ -150,6 +153,8 @@ use words::Words;
 
 #[doc(hidden)]
 pub use layout::{Bucket, Slot};
+#[doc(hidden)]
+pub use onlooker::Onlooker;
 #[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]
@@ -220,6 +225,15 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
         self.directory.find(h) == bucket
+    }
+
+    /// Counts a change of hashes that begin like `h` in `depth` bits, for readers in other processes
+    /// (`onlooker.rs`).
+    #[inline(always)]
+    fn changed(&self, h: u64, depth: u32) {
+        if let Some(changes) = self.medium().changes() {
+            changes.raise(h, depth);
+        }
     }
 
     /// The bitmap of a bucket without a free slot.

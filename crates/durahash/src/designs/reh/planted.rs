@@ -1,4 +1,4 @@
-//! Faults of recovery by ranges that tests plant.
+//! Faults of recovery by ranges, and of what readers in other processes rely on, that tests plant.
 
 faults! {
     /// A merge leaves the word of the upper bucket.
@@ -25,4 +25,10 @@ faults! {
     SkewedEarly,
     /// The directory is halved before all buckets were met.
     HalvedEarly,
+    /// Changes of one entry are not counted for readers in other processes.
+    EntryUncounted,
+    /// Splits are not.
+    SplitUncounted,
+    /// Merges are not.
+    MergeUncounted,
 }

@@ -129,7 +129,13 @@ impl<M: Medium> Reh<M> {
     /// stay: their versions tell a late reader that the bucket is none.
     pub(super) fn give_bucket(&self, bucket: u64) -> Result<()> {
         let empty = wait_lock(&self.writers.space, self.medium()).give(bucket);
-        empty.map_or(Ok(()), |extent| self.pool.release_extent(extent))
+        empty.map_or(Ok(()), |extent| self.release_extent(extent))
+    }
+
+    fn release_extent(&self, extent: u64) -> Result<()> {
+        // Readers in other processes may be late, and come to buckets that were there.
+        self.changed(0, 0);
+        self.pool.release_extent(extent)
     }
 
     /// Sweeps one extent; false if all are swept, or damage allows no sweep.
@@ -161,7 +167,7 @@ impl<M: Medium> Reh<M> {
         let free = self.numbers(extent).rev().filter(is_free).collect();
         let empty = wait_lock(&self.writers.space, medium).add_swept(extent, free);
         if let Some(extent) = empty {
-            self.pool.release_extent(extent)?;
+            self.release_extent(extent)?;
         }
         self.is_swept()?;
         Ok(true)

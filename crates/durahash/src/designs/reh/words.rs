@@ -68,14 +68,23 @@ impl Words {
         self.mix.mix(self.mix.mix(place) ^ bits(word, 0, shift)) >> shift
     }
 
-    /// Takes over the array that the root names, if it is sound and may be relied on; true if there is one.
-    pub(super) fn adopt<M: Medium>(&self, map: &Place<M>) -> Result<bool> {
+    /// The array that the root names: offset of its first word, and its depth in bits 0-5; zero is none.
+    pub(super) fn named<M: Medium>(&self, map: &Place<M>) -> Result<u64> {
         let root = map.root(WORDS_ROOT)?;
-        let (depth, first) = (bits(root, 0, EXTENT_SHIFT) as u32, bits(root, EXTENT_SHIFT, 38));
-        let is_sound = root >> ROOT_SUM_SHIFT == self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT);
-        if !is_sound || !(1..=MAX_DEPTH).contains(&depth) || map.pool().may_lack_pages() {
+        let (depth, first) = (bits(root, 0, EXTENT_SHIFT), bits(root, EXTENT_SHIFT, 38));
+        let is_sound = root >> ROOT_SUM_SHIFT == self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT)
+            && (1..=u64::from(MAX_DEPTH)).contains(&depth);
+        Ok(if is_sound { (first * map.pool().extent_bytes()) | depth } else { 0 })
+    }
+
+    /// Takes over that array, if it may be relied on; true if there is one.
+    pub(super) fn adopt<M: Medium>(&self, map: &Place<M>) -> Result<bool> {
+        let array = self.named(map)?;
+        if array == 0 || map.pool().may_lack_pages() {
             return Ok(false);
         }
+        let depth = bits(array, 0, 6) as u32;
+        let first = (array & !0x3f) / map.pool().extent_bytes();
         let extents = map.directory_extents();
         if !(first..first + Self::extents(map, depth)).all(|i| extents.binary_search(&i).is_ok()) {
             return Ok(false);
@@ -110,21 +119,29 @@ impl Words {
 
     /// The word for the hashes from `prefix` on, if the array has one.
     fn word<'a, M: Medium>(&self, map: &'a Place<M>, prefix: u64) -> Option<(u64, &'a PmU64)> {
-        let place = self.place.load(Ordering::Acquire);
-        let depth = bits(place, 0, 6) as u32;
-        if depth == 0 || prefix == 0 || extend::prefix(prefix, depth) != prefix {
-            return None;
-        }
-        let off = (place & !0x3f) + extend::index(prefix, depth) * 8;
+        let off = word_off(self.place.load(Ordering::Acquire), prefix)?;
         Some((off, map.pool().at(off).ok()?))
     }
 
     /// The bucket that the word for `prefix` names; `None` where it names none, or has a wrong sum.
     pub(super) fn get<M: Medium>(&self, map: &Place<M>, prefix: u64) -> Option<u64> {
-        let (_, word) = self.word(map, prefix)?;
-        let word = map.pool().medium().load(word);
+        self.get_of(map, self.place.load(Ordering::Acquire), prefix).ok()?
+    }
+
+    /// The same in an array that was [named](Self::named).
+    ///
+    /// # Errors
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt) where it is not in the pool.
+    pub(super) fn get_of<M: Medium>(
+        &self,
+        map: &Place<M>,
+        array: u64,
+        prefix: u64,
+    ) -> Result<Option<u64>> {
+        let Some(off) = word_off(array, prefix) else { return Ok(None) };
+        let word = map.pool().medium().load(map.pool().at(off)?);
         let is_sound = word != 0 && word >> SUM_SHIFT == self.sum(prefix, word, SUM_SHIFT);
-        is_sound.then_some(bits(word, 0, SUM_SHIFT))
+        Ok(is_sound.then_some(bits(word, 0, SUM_SHIFT)))
     }
 
     /// True if the word for `prefix` is neither missing nor that of this bucket.
@@ -212,6 +229,13 @@ impl Words {
             let _ = map.note_root(HINT_ROOT, hint);
         }
     }
+}
+
+/// Where the word for `prefix` lies, if an array has one.
+fn word_off(array: u64, prefix: u64) -> Option<u64> {
+    let depth = bits(array, 0, 6) as u32;
+    let has_one = depth != 0 && prefix != 0 && extend::prefix(prefix, depth) == prefix;
+    has_one.then(|| (array & !0x3f) + extend::index(prefix, depth) * 8)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
+use super::planted::{Fault, planted};
 use super::{Change, Reh, Room, Sought, Updater};
 
 /// W of one bucket. A guard that is dropped without a
@@ -68,6 +69,7 @@ impl<M: Medium> Guard<'_, M> {
             medium.flush(bucket);
             medium.drain();
         }
+        self.reh.changed(0, 0);
         self.meta.lock().unlock_changed(medium);
     }
 }
@@ -145,7 +147,7 @@ impl<M: Medium> Reh<M> {
             let done = f(payload).and_then(|change| Ok((change, self.bucket(held.bucket)?)));
             let (change, bucket) = or_release!(held, done);
             match (change, found) {
-                (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
+                (Change::Set(v), Some((i, _))) => self.set(held, bucket, (h, i), v),
                 (Change::Set(v), None) => self.insert(held, bucket, h, v),
                 (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
                 (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
@@ -191,11 +193,12 @@ impl<M: Medium> Reh<M> {
         medium.drain();
         self.live.add(1);
         held.meta.add(i, h);
+        self.changed_entry(h);
         held.release_changed();
     }
 
     #[inline(always)]
-    fn set(&self, held: Guard<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
+    fn set(&self, held: Guard<'_, M>, bucket: &Bucket, (h, i): (u64, u32), payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
         self.pool.touch(held.bucket * BUCKET_BYTES);
@@ -203,7 +206,16 @@ impl<M: Medium> Reh<M> {
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
         medium.drain();
+        self.changed_entry(h);
         held.release_changed();
+    }
+
+    /// Counts a change of one entry, before its bucket is released.
+    #[inline(always)]
+    fn changed_entry(&self, h: u64) {
+        if !planted(Fault::EntryUncounted) {
+            self.changed(h, u64::BITS);
+        }
     }
 
     fn remove(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, i: u32) {
@@ -216,6 +228,7 @@ impl<M: Medium> Reh<M> {
         medium.drain();
         self.live.add(-1);
         held.meta.set_live(held.meta.live() & !(1 << i));
+        self.changed_entry(h);
         held.release_changed();
     }
 }

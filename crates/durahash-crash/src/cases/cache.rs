@@ -1,0 +1,205 @@
+//! Caches over REH, by a clock that stands still.
+//!
+//! - `cache`: every other removal of a script lets the entry expire, so that it is absent and stored; a step
+//!   goes on with the sweep. A crash must not bring back what has expired.
+//! - `cache-evicted`: the cache has room for half of the keys, and keeps what it evicts. An entry is in the cache or among
+//!   those that went, and both together are the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use durahash::cache::{Clock, Policy};
+use durahash::{Cache, Change, Finding, Options, Pool, Result};
+use durahash_media::Geometry;
+
+use super::{text, word};
+use crate::case::{Case, Make, Prefill, Table};
+use crate::script::Op;
+
+const KEYS: u16 = 8;
+/// Entries that a cache with a bound has room for.
+const MAX: u64 = 4;
+
+pub(super) fn all() -> [Case; 2] {
+    let keeps = options().max_entries(MAX).eviction(Policy::Lru).keep_evicted(true);
+    [
+        case("cache", options(), |cache| Box::new(Expiring(cache))),
+        case("cache-evicted", keeps, |cache| Box::new(Evicting(cache))),
+    ]
+}
+
+fn options() -> Options {
+    let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 0, buckets: 0 };
+    Options::new().seed(1).geometry(geometry).clock(Clock::manual(1)).sweep(false)
+}
+
+fn case(
+    name: &'static str,
+    options: Options,
+    table: fn(Cache<str, str>) -> Box<dyn Table>,
+) -> Case {
+    let kinds = vec![
+        Op::Put(0, 0),
+        Op::Insert(1, 0),
+        Op::Update(2, 0),
+        Op::Remove(1),
+        Op::Remove(2),
+        Op::Step,
+    ];
+    let full = (0..KEYS).map(|key| Op::Put(key, 1)).collect();
+    let open = options.clone();
+    let create: Make = Arc::new(move |sim| options.create_on(sim).map(table));
+    Case {
+        keys: (0..u64::from(KEYS)).collect(),
+        prefills: vec![
+            Prefill { name: "empty", ops: Vec::new(), kinds: kinds.clone() },
+            Prefill { name: "full", ops: full, kinds },
+        ],
+        ..Case::new(name, 512 << 10, create, Arc::new(move |sim| open.open_on(sim).map(table)))
+    }
+}
+
+struct Expiring(Cache<str, str>);
+
+impl Table for Expiring {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        let (cache, key, is_odd) = (&self.0, &*key.to_string(), key % 2 == 1);
+        let found = match op {
+            Op::Put(_, v) => {
+                let found = cache.get(key)?;
+                match v % 2 {
+                    0 => cache.put(key, &text(v))?,
+                    _ => cache.put_for(key, &text(v), Duration::from_secs(1))?,
+                }
+                found
+            }
+            Op::Insert(_, v) => {
+                let found = cache.get(key)?;
+                cache.get_or_insert_with(key, None, || text(v))?;
+                found
+            }
+            Op::Update(_, v) => {
+                let mut found = None;
+                cache.update(key, |old| {
+                    found = old;
+                    if found.is_some() { Change::Set(text(v)) } else { Change::Keep }
+                })?;
+                found
+            }
+            Op::Remove(_) if is_odd => {
+                let found = cache.get(key)?;
+                assert_eq!(cache.expire(key, Duration::ZERO)?, found.is_some());
+                found
+            }
+            Op::Remove(_) => cache.remove(key)?,
+            Op::Get(_) => cache.get(key)?,
+            _ => {
+                if op == Op::Step {
+                    cache.step()?;
+                }
+                None
+            }
+        };
+        Ok(found.as_deref().map(word))
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        for pair in &self.0 {
+            let (key, value) = pair?;
+            out.push((word(&key), word(&value)));
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64> {
+        self.0.count()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        Pool::of(&self.0).check(&mut |_, finding| found(finding))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.0.close()
+    }
+}
+
+struct Evicting(Cache<str, str>);
+
+impl Evicting {
+    /// The entries that went, in the order in which they did: number, key and value.
+    fn gone(&self) -> Result<Vec<(u64, u64, u64)>> {
+        let gone = self.0.evicted().map(|gone| gone.map(|g| (g.id, word(&g.key), word(&g.value))));
+        let mut gone = gone.collect::<Result<Vec<_>>>()?;
+        gone.sort_unstable();
+        Ok(gone)
+    }
+
+    /// Forgets what went of a key.
+    fn done(&self, key: u64) -> Result<()> {
+        for (id, ..) in self.gone()?.into_iter().filter(|(_, gone, _)| *gone == key) {
+            self.0.done(id)?;
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> Result<BTreeMap<u64, u64>> {
+        let mut all: BTreeMap<_, _> = self.gone()?.into_iter().map(|(_, k, v)| (k, v)).collect();
+        for pair in &self.0 {
+            let (key, value) = pair?;
+            all.insert(word(&key), word(&value));
+        }
+        Ok(all)
+    }
+}
+
+impl Table for Evicting {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        if op == Op::Step {
+            return self.0.step().map(|_| None);
+        }
+        let (found, name) = (self.all()?.get(&key).copied(), key.to_string());
+        match op.outcome(found) {
+            // What went counts until the new value is there, and the value that is there until what went is forgotten.
+            Some(v) if Some(v) != found => {
+                self.0.put(&name, &text(v))?;
+                self.done(key)?;
+            }
+            None if found.is_some() => {
+                self.done(key)?;
+                self.0.remove(&name)?;
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        out.extend(self.all()?);
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64> {
+        Ok(self.all()?.len() as u64)
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut once = BTreeSet::new();
+        for (id, key, v) in self.gone()? {
+            let is_there = self.0.get(&key.to_string())?.is_some_and(|value| word(&value) == v);
+            if is_there || !once.insert((key, v)) {
+                found(Finding::new("CACHE", id, format!("key {key} went with {v} and is there")));
+            }
+        }
+        let stored = self.0.len()?;
+        if stored > MAX || self.0.stats()?.cache.and_then(|stats| stats.entries) != Some(stored) {
+            found(Finding::new("CACHE", 0, format!("{stored} entries")));
+        }
+        Pool::of(&self.0).check(&mut |_, finding| found(finding))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.0.close()
+    }
+}

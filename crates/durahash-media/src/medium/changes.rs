@@ -1,0 +1,142 @@
+//! Counters by which readers in other processes know that what they read was not changed meanwhile.
+//!
+//! A reader in another process sees the words of a medium, and none of the locks and versions that the writer's
+//! process has in DRAM. For it the writer counts changes, by hashes: the hashes that begin with the same bits have
+//! one counter. It is raised *after* the last store of an operation that may change where one of these hashes is
+//! found, or what is found, and *before* that operation releases the locks under which it stored.
+//!
+//! So a reader that finds the same number before and after its loads knows: of all operations on its hash, which
+//! exclude one another by those locks, none was finished meanwhile whose stores it may have seen together with those
+//! of the next. What it has seen is what one operation, at most, had left when it was interrupted: a state that a
+//! kill of the process leaves, and that a design reads anyway. A reader stores nothing. One that dies, or that is
+//! stopped, is in nobody's way; nor is a writer that dies in the way of readers, as no counter says that something is
+//! under way.
+//!
+//! ```text
+//! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none
+//!        2  maps that were removed from the pool    3-7 zero
+//!        8  counters: hashes in their order, each as many
+//! ```
+
+use std::ptr::NonNull;
+
+use crate::word::PmU64;
+
+/// Words before the counters.
+const HEAD_WORDS: usize = 8;
+/// The format of these words.
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x01");
+/// Counters of a file, as a power of two.
+pub(crate) const FILE_SHIFT: u32 = 12;
+pub(crate) const FILE_BYTES: u64 = (HEAD_WORDS as u64 + (1 << FILE_SHIFT)) * 8;
+
+/// Counters of changes. See the module docs in the source.
+pub struct Changes {
+    words: NonNull<PmU64>,
+    shift: u32,
+    /// What the words lie in.
+    _memory: Box<dyn Send + Sync>,
+}
+
+// SAFETY: the words are accessed as atomics only, and live as long as `self`.
+unsafe impl Send for Changes {}
+// SAFETY: as above.
+unsafe impl Sync for Changes {}
+
+impl Changes {
+    /// Those in words that `memory` keeps.
+    ///
+    /// # Safety
+    /// There are `HEAD_WORDS` words, and `1 << shift` more, as long as `memory` lives, and they are accessed as
+    /// atomics only; of a reader they may not be writable, and then it only reads.
+    pub(crate) unsafe fn over(
+        words: NonNull<PmU64>,
+        shift: u32,
+        memory: Box<dyn Send + Sync>,
+    ) -> Self {
+        Changes { words, shift, _memory: memory }
+    }
+
+    /// `1 << shift` counters on the heap.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn on_heap(shift: u32) -> Self {
+        let mut words: Box<[PmU64]> =
+            (0..HEAD_WORDS + (1 << shift)).map(|_| PmU64::new(0)).collect();
+        let first = NonNull::from(&mut *words).cast();
+        // SAFETY: the words of the box, which stay where they are.
+        unsafe { Self::over(first, shift, Box::new(words)) }
+    }
+
+    fn words(&self) -> &[PmU64] {
+        // SAFETY: the promise of `over`.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), HEAD_WORDS + (1 << self.shift)) }
+    }
+
+    /// The counters of the hashes that begin like `h` in `bits` bits.
+    #[inline]
+    fn counters(&self, h: u64, bits: u32) -> &[PmU64] {
+        let count = 1 << self.shift.saturating_sub(bits);
+        let first = (h >> (64 - self.shift)) as usize & !(count - 1);
+        &self.words()[HEAD_WORDS + first..][..count]
+    }
+
+    /// Counts a change of one or more of the hashes that begin like `h` in `bits` bits.
+    #[inline]
+    pub fn raise(&self, h: u64, bits: u32) {
+        self.counters(h, bits).iter().for_each(|counter| {
+            counter.fetch_add(1);
+        });
+    }
+
+    /// A number that is another one after each change of one of these hashes.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, h: u64, bits: u32) -> u64 {
+        self.counters(h, bits).iter().fold(0, |sum, counter| sum.wrapping_add(counter.load()))
+    }
+
+    /// How many maps were removed: the number of one of them may be another map's now.
+    pub(crate) fn removed_maps(&self) -> u64 {
+        self.words()[2].load()
+    }
+
+    pub(crate) fn remove_map(&self) {
+        self.words()[2].fetch_add(1);
+    }
+
+    /// From here on the changes of this open are counted; 0: of none.
+    pub(crate) fn count_for(&self, epoch: u32) {
+        let [format, of, ..] = self.words() else { return };
+        format.store(FORMAT);
+        of.store(epoch.into());
+    }
+
+    /// True if the changes of this open are counted.
+    pub(crate) fn are_counted_for(&self, epoch: u32) -> bool {
+        let words = self.words();
+        words[0].load() == FORMAT && words[1].load() == u64::from(epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_counted_for_the_hashes_they_are_of() {
+        let changes = Changes::on_heap(4);
+        let of = |h: u64, bits| changes.of(h << 60, bits);
+        changes.raise(0x3 << 60 | 17, 64);
+        assert_eq!([2, 3, 4].map(|h| of(h, 64)), [0, 1, 0]);
+        // Hashes that begin with 01: 4 to 7.
+        changes.raise(0x6 << 60, 2);
+        assert_eq!([3, 4, 7, 8].map(|h| of(h, 4)), [1, 1, 1, 0]);
+        assert_eq!([of(0, 1), of(0, 2), of(15, 1), of(9, 0)], [5, 1, 0, 5]);
+        // All.
+        changes.raise(0, 0);
+        assert_eq!((of(15, 64), of(0, 0)), (1, 21));
+        assert!(!changes.are_counted_for(0));
+        changes.count_for(7);
+        assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));
+    }
+}

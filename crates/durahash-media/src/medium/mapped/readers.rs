@@ -1,0 +1,142 @@
+//! The file beside a pool by which readers in other processes follow what its writer changes.
+//!
+//! The writer makes it, or takes one that is there, before its first store; the counters in it ([`Changes`]) say of
+//! which open they are. A reader maps pool and counters, to read them only, without the pool's lock.
+//!
+//! *Of which open.* A reader trusts the counters if they are of the epoch in the pool's state word, which is not
+//! clean. Every open for writing, also by a library that knows no readers, stores another epoch there before its
+//! first other store, and every close stores a clean state. So a reader that finds the same state word behind its
+//! loads has seen no store that was not counted. The counters get the epoch when all maps are recovered.
+//!
+//! *The end of the pool's file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
+//! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts the
+//! pool's file only with that lock exclusively, which it tries once; where there are readers the file stays as long
+//! as it is. So the same file is used again by later writers, as old readers may still have it: it goes only with the
+//! exclusive lock. Of the pool's file a reader touches only what the number of extents in the superblock says, which
+//! is there, whatever growth may fail.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::file::{PoolFile, real_dir};
+use super::map::{Mapping, Sharing};
+use crate::error::Result;
+use crate::identity::FileId;
+use crate::medium::changes::{Changes, FILE_BYTES, FILE_SHIFT};
+use crate::medium::process::Process;
+use crate::medium::sys;
+
+/// The file, and what is in it.
+pub(super) struct Readers {
+    pub(super) changes: Changes,
+    file: File,
+    /// Of the writer, who takes it away, and its process.
+    path: Option<PathBuf>,
+    process: Process,
+}
+
+fn path_beside(pool: &PoolFile, id: FileId) -> io::Result<PathBuf> {
+    Ok(real_dir(pool.path())?.join(id.readers_name()))
+}
+
+/// The file that is there, if it is one of the pool's owner: another user's could say anything.
+fn open(pool: &PoolFile, path: &Path, to_write: bool) -> io::Result<Option<File>> {
+    let file = match sys::open_no_link(path, to_write) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let (own, owner) = (sys::metadata(&file)?, sys::metadata(pool.file())?);
+    if !own.is_file() || own.uid() != owner.uid() {
+        return Err(io::Error::other("the file for readers is not one of the pool's owner"));
+    }
+    Ok(Some(file))
+}
+
+impl Readers {
+    fn map(file: File, sharing: Sharing, path: Option<PathBuf>) -> io::Result<Self> {
+        let mapping = Mapping::new(&file, sharing, FILE_BYTES, FILE_BYTES, 0)?;
+        let words = mapping.base().cast();
+        // SAFETY: the mapping is that long, begins at a page, and goes with the counters. A reader
+        // only reads them.
+        let changes = unsafe { Changes::over(words, FILE_SHIFT, Box::new(mapping)) };
+        Ok(Readers { changes, file, path, process: Process::own() })
+    }
+
+    /// Those of a writer, which has the pool's lock.
+    pub(super) fn of_writer(pool: &PoolFile, id: FileId) -> io::Result<Self> {
+        let path = path_beside(pool, id)?;
+        let file = match open(pool, &path, true)? {
+            Some(file) => file,
+            None => {
+                let file = sys::create(&path, 0o600)?;
+                let (own, owner) = (sys::metadata(&file)?, sys::metadata(pool.file())?);
+                if own.uid() != owner.uid() {
+                    sys::change_owner(&file, Some(owner.uid()), None)?;
+                }
+                let is_groups = own.gid() == owner.gid()
+                    || sys::change_owner(&file, None, Some(owner.gid())).is_ok();
+                // Who may read the pool may read this.
+                sys::change_mode(&file, owner.mode() & if is_groups { 0o644 } else { 0o604 })?;
+                file
+            }
+        };
+        match sys::allocate(&file, 0, FILE_BYTES) {
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => {
+                sys::write_at(&file, &vec![0; FILE_BYTES as usize], 0)?;
+            }
+            allocated => allocated?,
+        }
+        let readers = Self::map(file, Sharing::PageCache, Some(path))?;
+        readers.changes.count_for(0);
+        Ok(readers)
+    }
+
+    /// Those of a reader; `None` where no writer has made the file, or one is about to cut the pool.
+    pub(super) fn of_reader(pool: &PoolFile, id: FileId) -> io::Result<Option<Self>> {
+        let Some(file) = open(pool, &path_beside(pool, id)?, false)? else { return Ok(None) };
+        if !sys::try_lock(&file, true)? || sys::metadata(&file)?.len() < FILE_BYTES {
+            return Ok(None);
+        }
+        Self::map(file, Sharing::Seen, None).map(Some)
+    }
+}
+
+/// True if no reader has the pool mapped, nor will before this open file is closed.
+fn are_gone(file: &File) -> bool {
+    sys::try_lock(file, false).is_ok_and(|locked| locked)
+}
+
+/// Runs `cut`, which cuts the pool, unless a reader has it mapped. `own`: the writer's, if it has any.
+pub(super) fn unless_read(
+    (pool, id): (&PoolFile, FileId),
+    own: Option<&Readers>,
+    cut: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    // Held until the pool is cut.
+    let found = match own {
+        Some(_) => None,
+        None => path_beside(pool, id)
+            .and_then(|path| open(pool, &path, false))
+            .map_err(|e| pool.error("looking for readers of the pool", e))?,
+    };
+    let file = own.map(|readers| &readers.file).or(found.as_ref());
+    if file.is_none_or(are_gone) { cut() } else { Ok(()) }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        // A forked child has a copy, without the mapping.
+        let Some(path) = self.path.as_ref().filter(|_| self.process == Process::own()) else {
+            return;
+        };
+        self.changes.count_for(0);
+        if are_gone(&self.file) {
+            // If it stays, the next writer takes it.
+            let _ = sys::unlink(path);
+        }
+    }
+}

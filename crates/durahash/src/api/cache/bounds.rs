@@ -1,0 +1,143 @@
+//! How much a cache stores, and how much it may.
+//!
+//! An insert reserves its place before it is made, and evicts until it gets one. So no more is stored than the bounds
+//! say, whatever threads do at once; but for a value that a closure makes longer, which counts when it is stored, and
+//! makes room then.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use durahash_media::{Error, Limit};
+
+use crate::cache::Policy;
+use crate::cache::policy::Evict;
+use crate::index::Room;
+
+/// A bound that is none.
+pub(super) const NONE: u64 = u64::MAX;
+
+/// The bounds, and what counts for them.
+pub(super) struct Bounds {
+    pub(super) policy: Policy,
+    /// The order in which entries go; none under [`Policy::None`].
+    pub(super) order: Option<Box<dyn Evict>>,
+    max_entries: i64,
+    max_bytes: i64,
+    entries: AtomicI64,
+    bytes: AtomicI64,
+}
+
+/// A bound as a number that sums are compared with.
+fn signed(bound: u64) -> i64 {
+    bound.try_into().unwrap_or(i64::MAX)
+}
+
+/// Adds to a count that never is more than `max` by that; returns what was added, if there was room.
+fn add_up_to(count: &AtomicI64, more: i64, max: i64) -> Option<i64> {
+    let sum = |now: i64| now.checked_add(more).filter(|sum| *sum <= max);
+    if more != 0 {
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).ok()?;
+    }
+    Some(more)
+}
+
+impl Bounds {
+    /// `entry_bytes`: of a small entry.
+    pub(super) fn new(policy: Policy, max_entries: u64, max_bytes: u64, entry_bytes: u64) -> Self {
+        Bounds {
+            policy,
+            order: policy.state(max_entries.min(max_bytes / entry_bytes)),
+            max_entries: signed(max_entries),
+            max_bytes: signed(max_bytes),
+            entries: AtomicI64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// True if bytes have a bound.
+    pub(super) fn has_bytes(&self) -> bool {
+        self.max_bytes != signed(NONE)
+    }
+
+    /// Entries and bytes that are stored, or about to be.
+    pub(super) fn used(&self) -> (u64, u64) {
+        let used = |count: &AtomicI64| count.load(Ordering::Relaxed).max(0) as u64;
+        (used(&self.entries), used(&self.bytes))
+    }
+
+    /// The bounds of both.
+    pub(super) fn max(&self) -> (Option<u64>, Option<u64>) {
+        let bound = |max: i64| (max != signed(NONE)).then_some(max as u64);
+        (bound(self.max_entries), bound(self.max_bytes))
+    }
+
+    pub(super) fn add(&self, entries: i64, bytes: i64) {
+        if entries != 0 {
+            self.entries.fetch_add(entries, Ordering::Relaxed);
+        }
+        if bytes != 0 {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// True if more is stored than the bounds say.
+    pub(super) fn is_over(&self) -> bool {
+        self.entries.load(Ordering::Relaxed) > self.max_entries
+            || self.bytes.load(Ordering::Relaxed) > self.max_bytes
+    }
+
+    /// Reserves a place, if there is room.
+    pub(super) fn reserve(&self, entries: i64, bytes: i64) -> Option<Place<'_>> {
+        let mut place = Place { bounds: self, entries: 0, bytes: 0 };
+        // What is added when there is no room for the other is given back with the place.
+        place.entries = add_up_to(&self.entries, entries, self.max_entries)?;
+        place.bytes = add_up_to(&self.bytes, bytes, self.max_bytes)?;
+        Some(place)
+    }
+
+    /// True if an entry of so many bytes has room where there is no other.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        signed(bytes) <= self.max_bytes
+    }
+
+    /// The error of an insert that gets no room. `bytes`: of its entry.
+    #[cold]
+    pub(super) fn full(&self, bytes: u64) -> Error {
+        let what = if !self.fits(bytes) {
+            "the entry is larger than all that the cache may hold (`Options::max_bytes_used`)"
+        } else {
+            "the cache holds as much as it may (`Options::max_entries`, `max_bytes_used`), and evicts nothing"
+        };
+        Error::full(bytes, Limit::Design(what))
+    }
+}
+
+/// A place that is reserved, until it is settled or dropped.
+pub(super) struct Place<'a> {
+    bounds: &'a Bounds,
+    entries: i64,
+    bytes: i64,
+}
+
+impl Place<'_> {
+    /// True if it is that of a new entry.
+    pub(super) fn is_new(&self) -> bool {
+        self.entries > 0
+    }
+
+    /// The room that a change may take, which may take `room` if it has a place for that.
+    pub(super) fn room(place: &Option<Self>, room: Room) -> Room {
+        if place.as_ref().is_none_or(Self::is_new) { room } else { Room::None }
+    }
+
+    /// Gives it up for so much that is more, or less, than before.
+    pub(super) fn settle(mut self, entries: i64, bytes: i64) {
+        self.bounds.add(entries - self.entries, bytes - self.bytes);
+        (self.entries, self.bytes) = (0, 0);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.bounds.add(-self.entries, -self.bytes);
+    }
+}

@@ -1,0 +1,267 @@
+//! Room for what comes, by what goes.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use durahash_media::Result;
+
+use super::bounds::{Bounds, Place};
+use super::inner::Inner;
+use super::queue::Queue;
+use crate::engine::edit::Rule;
+use crate::engine::expiry::{is_over, split};
+use crate::engine::records::is_damage;
+use crate::engine::stats::CacheStats;
+use crate::engine::{Engine, Single};
+use crate::index::{Change, Room};
+
+/// How often a thread finds nothing to evict, since others have it in their hands, before it is an error.
+const TRIES: u32 = 10_000;
+
+/// An entry before or after a change: the bytes of its value, if it is there.
+pub(super) type Value = Option<usize>;
+
+impl Inner {
+    fn engine(&self) -> &Engine<Single> {
+        &self.handle.engine
+    }
+
+    /// Takes note of a lookup that found the key of this hash.
+    #[inline]
+    pub(super) fn hit(&self, h: u64) {
+        if let Some(order) = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref()) {
+            order.hit(h);
+        }
+    }
+
+    /// Makes `value`, which has its expiry, the value of `key`. It comes too late where a key that was there is gone, for
+    /// which no place is reserved, and where the old value has expired and is still to be kept: then all begins again.
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let engine = self.engine();
+        loop {
+            let place = self.place(key, Room::ForNew, Some(value.len()))?;
+            if self.queue.is_none() && place.as_ref().is_none_or(Place::is_new) {
+                let mut before = Vec::new();
+                let reads = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
+                let old = (reads && engine.records.cell.is_none()).then_some(&mut before);
+                let (_, had) = engine.change(key, Some(value), Rule::Always, old)?;
+                self.settle(place, key, had.then_some(before.len()), Some(value.len()));
+                return Ok(());
+            }
+            let turn = self.turn(key)?;
+            let room = Place::room(&place, Room::ForNew);
+            let (mut before, mut is_late) = (None, false);
+            engine.update(key, room, &mut |old| {
+                before = old.map(<[u8]>::len);
+                is_late = match old {
+                    Some(old) => turn.is_some() && self.has_expired(old),
+                    None => room == Room::None,
+                };
+                Ok(if is_late { Change::Keep } else { Change::Set(value.to_vec()) })
+            })?;
+            drop(turn);
+            if !is_late {
+                self.settle(place, key, before, Some(value.len()));
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if these bytes have an expiry that is past.
+    fn has_expired(&self, bytes: &[u8]) -> bool {
+        split(bytes).is_some_and(|(expiry, _)| is_over(expiry, self.time.now()))
+    }
+
+    /// Takes the turn of `key`, if there are turns, and keeps what has expired of its hash.
+    pub(super) fn turn(&self, key: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
+        let Some(queue) = &self.queue else { return Ok(None) };
+        let h = self.engine().records.hash(key);
+        let turn = queue.turn(h);
+        let mut expiries = Vec::new();
+        self.engine().expiries(h, &mut expiries)?;
+        let now = self.time.now();
+        if expiries.iter().any(|expiry| is_over(*expiry, now)) {
+            self.keep_expired(queue, h, &turn)?;
+        }
+        Ok(Some(turn))
+    }
+
+    /// Moves what has expired of a hash to what is kept; how many entries that were.
+    fn keep_expired(&self, queue: &Queue, h: u64, turn: &MutexGuard<'_, ()>) -> Result<u64> {
+        let mut pairs = Vec::new();
+        self.engine().pairs(h, &mut pairs)?;
+        pairs.retain(|(_, value)| self.has_expired(value));
+        for pair in &pairs {
+            queue.take(&self.handle, h, pair, turn)?;
+            self.note_expired(h, &pair.0, &pair.1);
+        }
+        Ok(pairs.len() as u64)
+    }
+
+    /// Removes the entries of a hash that have expired; how many that were.
+    pub(super) fn remove_expired(&self, h: u64) -> Result<u64> {
+        if let Some(queue) = &self.queue {
+            return self.keep_expired(queue, h, &queue.turn(h));
+        }
+        let mut removed = 0;
+        self.engine().remove_expired(h, self.time.now(), &mut |key, value| {
+            removed += 1;
+            self.note_expired(h, key, value);
+        })?;
+        Ok(removed)
+    }
+
+    /// Reserves a place for a change of `key`, whose value gets so many bytes, if that is known.
+    pub(super) fn place(&self, key: &[u8], room: Room, after: Value) -> Result<Option<Place<'_>>> {
+        let Some(bounds) = &self.bounds else { return Ok(None) };
+        let engine = self.engine();
+        let is_new = room == Room::ForNew && !engine.contains_bytes(key, engine.key_hash(key))?;
+        let bytes = match after {
+            Some(after) if bounds.has_bytes() => engine.entry_bytes(key.len(), after),
+            _ => 0,
+        };
+        self.room(bounds, is_new.into(), bytes).map(Some)
+    }
+
+    /// Reserves a place, for which other entries go where there is no room.
+    fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: u64) -> Result<Place<'a>> {
+        let signed = bytes.try_into().unwrap_or(i64::MAX);
+        let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
+        loop {
+            if let Some(place) = bounds.reserve(entries, signed) {
+                return Ok(place);
+            }
+            if tries == 0 || !bounds.fits(bytes) {
+                return Err(bounds.full(bytes));
+            }
+            if !self.evict(bounds)? {
+                tries -= 1;
+                self.engine().store.wait();
+            }
+        }
+    }
+
+    /// Takes note of a change that was made of `key`: its value before and after.
+    pub(super) fn settle(&self, place: Option<Place<'_>>, key: &[u8], before: Value, after: Value) {
+        let (Some(bounds), Some(place)) = (&self.bounds, place) else { return };
+        let count = |value: Value| i64::from(value.is_some());
+        place.settle(
+            count(after) - count(before),
+            self.bytes(bounds, key, after) - self.bytes(bounds, key, before),
+        );
+        if let Some(order) = &bounds.order {
+            let h = self.engine().records.hash(key);
+            match (before, after) {
+                (None, Some(_)) => order.inserted(h),
+                (Some(_), None) => order.removed(h),
+                (Some(_), Some(_)) => order.hit(h),
+                (None, None) => {}
+            }
+        }
+        // A closure may have made a value longer. Who cannot evict now leaves it to the next insert.
+        let _ = self.shrink(bounds);
+    }
+
+    /// The bytes of an entry, as they count.
+    fn bytes(&self, bounds: &Bounds, key: &[u8], value: Value) -> i64 {
+        match value {
+            Some(value) if bounds.has_bytes() => self.engine().entry_bytes(key.len(), value) as i64,
+            _ => 0,
+        }
+    }
+
+    /// Evicts what is more than the bounds say.
+    pub(super) fn shrink(&self, bounds: &Bounds) -> Result<()> {
+        let mut tries = TRIES;
+        while bounds.order.is_some() && bounds.is_over() && tries > 0 {
+            if !self.evict(bounds)? {
+                tries -= 1;
+                self.engine().store.wait();
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the next to go; false where that is in other hands.
+    fn evict(&self, bounds: &Bounds) -> Result<bool> {
+        let Some(order) = &bounds.order else { return Ok(false) };
+        let Some(h) = order.victim() else { return Ok(false) };
+        match self.evict_one(bounds, h) {
+            Ok(Some(bytes)) => {
+                bounds.add(-1, -(bytes as i64));
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
+            Ok(None) => {
+                // Whoever has removed it tells of it, or did.
+                order.inserted(h);
+                Ok(false)
+            }
+            // It stays, and is not asked for again.
+            Err(e) if is_damage(&e) => Ok(false),
+            Err(e) => {
+                order.inserted(h);
+                Err(e)
+            }
+        }
+    }
+
+    /// Removes one entry of a hash; its bytes, if there is one.
+    fn evict_one(&self, bounds: &Bounds, h: u64) -> Result<Option<u64>> {
+        let Some(queue) = &self.queue else { return self.engine().evict(h, bounds.has_bytes()) };
+        let turn = queue.turn(h);
+        let mut pairs = Vec::new();
+        self.engine().pairs(h, &mut pairs)?;
+        let Some(pair) = pairs.first() else { return Ok(None) };
+        queue.take(&self.handle, h, pair, &turn)?;
+        Ok(Some(self.bytes(bounds, &pair.0, Some(pair.1.len())) as u64))
+    }
+
+    /// Takes note that an entry was removed because it has expired.
+    pub(super) fn note_expired(&self, h: u64, key: &[u8], value: &[u8]) {
+        self.expired.fetch_add(1, Ordering::Relaxed);
+        if let Some(bounds) = &self.bounds {
+            bounds.add(-1, -self.bytes(bounds, key, Some(value.len())));
+            if let Some(order) = &bounds.order {
+                order.removed(h);
+            }
+        }
+    }
+
+    /// Figures.
+    pub(super) fn stats(&self) -> CacheStats {
+        let bounds = self.bounds.as_ref();
+        let (used, max) = (bounds.map(Bounds::used), bounds.map(Bounds::max));
+        CacheStats {
+            entries: used.map(|used| used.0),
+            bytes_used: bounds.filter(|bounds| bounds.has_bytes()).and(used).map(|used| used.1),
+            max_entries: max.and_then(|max| max.0),
+            max_bytes_used: max.and_then(|max| max.1),
+            eviction: bounds.map(|bounds| bounds.policy),
+            policy_bytes: bounds.and_then(|b| b.order.as_ref()).map_or(0, |order| order.bytes()),
+            evicted: self.evicted.load(Ordering::Relaxed),
+            expired: self.expired.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Removes all entries.
+    pub(super) fn clear(&self) -> Result<()> {
+        let engine = self.engine();
+        let Some(bounds) = &self.bounds else { return engine.clear() };
+        engine.store.writable()?;
+        engine.batch(|| {
+            engine.each_unit(&mut |slots| {
+                for (h, _) in slots {
+                    let _turn = self.queue.as_ref().map(|queue| queue.turn(*h));
+                    while let Some(bytes) = engine.evict(*h, bounds.has_bytes())? {
+                        bounds.add(-1, -(bytes as i64));
+                        if let Some(order) = &bounds.order {
+                            order.removed(*h);
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! What all handles of a cache and its sweep have in common, whatever the types of keys and values are.
+//!
+//! Beside the map lies a second one in the pool, whose name has [`SUFFIX`] behind it. It has
+//!
+//! | key | value |
+//! |---|---|
+//! | 0 | the latest time that the cache has seen, in milliseconds since 1970 |
+//! | 1, 2 | the bounds of entries and of bytes, if they were set |
+//! | 3 | the name of the policy, if it was set |
+//! | 4 | 1, if it has what was evicted or has expired |
+//! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use durahash_media::{ErrorKind, Result};
+
+use super::super::map::Map;
+use super::bounds::{Bounds, NONE};
+use super::queue::Queue;
+use crate::cache::Policy;
+use crate::cache::clock::Time;
+use crate::engine::data::Type;
+use crate::engine::expiry::NEVER;
+use crate::engine::maps::Handle;
+use crate::engine::settings::{CacheOptions, DesignOptions};
+use crate::engine::spec::MapSpec;
+use crate::engine::walk::Place;
+use crate::engine::{Kind, Single};
+
+/// The end of the name of the map beside that of a cache.
+pub(in crate::api) const SUFFIX: &str = ".cache";
+
+/// The keys.
+const TIME: u64 = 0;
+const MAX_ENTRIES: u64 = 1;
+const MAX_BYTES: u64 = 2;
+const POLICY: u64 = 3;
+const KEEPS: u64 = 4;
+/// Milliseconds after which the time is stored again.
+const TIME_EVERY: u64 = 1000;
+
+/// How far the sweep is in its round, a walk of the whole map.
+#[derive(Default)]
+pub(super) struct Round {
+    /// Where it goes on; `None` where it begins.
+    pub(super) at: Option<Place>,
+    pub(super) counts: Counts,
+}
+
+/// What a part of a round found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) looked: u64,
+    pub(super) expired: u64,
+}
+
+/// See the module.
+pub(crate) struct Inner {
+    pub(super) handle: Handle<Single>,
+    /// The map beside that of the cache; a pool that is only read may have none.
+    pub(super) beside: Option<Map<u64, [u8]>>,
+    pub(super) time: Time,
+    /// The time that was stored last.
+    stored: AtomicU64,
+    /// There may be values that expire.
+    pub(super) expires: AtomicBool,
+    /// None where the cache may grow without, and where it is only read.
+    pub(super) bounds: Option<Bounds>,
+    /// Entries that went by themselves, if they are kept.
+    pub(super) queue: Option<Queue>,
+    /// How many entries were removed since the open: evicted, and because they had expired.
+    pub(super) evicted: AtomicU64,
+    pub(super) expired: AtomicU64,
+    /// Where the sweep is.
+    pub(super) round: Mutex<Round>,
+}
+
+impl Inner {
+    pub(super) fn open(handle: &Handle<Single>, options: &CacheOptions) -> Result<Self> {
+        let beside = beside(handle)?.map(Map::<u64, [u8]>::new);
+        let stored = match &beside {
+            Some(beside) => word(beside, TIME)?.unwrap_or(0),
+            None => 0,
+        };
+        let mut inner = Inner {
+            handle: handle.clone(),
+            beside,
+            time: Time::new(options.clock.clone(), stored),
+            stored: AtomicU64::new(stored),
+            expires: AtomicBool::new(true),
+            bounds: None,
+            queue: None,
+            evicted: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+            round: Mutex::default(),
+        };
+        if !handle.pool().store.is_read_only() {
+            inner.bounds = inner.bounds(options)?;
+            let keeps = inner.setting(KEEPS, options.keep_evicted.then_some(1))?;
+            let beside = inner.beside.clone().filter(|_| keeps.is_some());
+            inner.queue = beside.map(Queue::new).transpose()?;
+        }
+        Ok(inner)
+    }
+
+    /// The bounds that are set, or were; what is stored counts for them.
+    fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
+        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?.unwrap_or(NONE);
+        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?.unwrap_or(NONE);
+        let policy = self.policy(options.eviction)?;
+        if (max_entries, max_bytes) == (NONE, NONE) {
+            return Ok(None);
+        }
+        let engine = &*self.handle.engine;
+        let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
+        engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
+            bounds.add(1, bytes as i64);
+            if let Some(order) = &bounds.order {
+                order.inserted(h);
+            }
+        })?;
+        Ok(Some(bounds))
+    }
+
+    /// The number that an option sets, which the pool keeps; or the one that it has.
+    fn setting(&self, key: u64, option: Option<u64>) -> Result<Option<u64>> {
+        let Some(beside) = &self.beside else { return Ok(option) };
+        let kept = word(beside, key)?;
+        match option {
+            None => Ok(kept),
+            Some(set) => {
+                if kept != option {
+                    beside.put(&key, &set.to_le_bytes())?;
+                }
+                Ok(option)
+            }
+        }
+    }
+
+    /// The same of the policy.
+    fn policy(&self, option: Option<Policy>) -> Result<Policy> {
+        let Some(beside) = &self.beside else { return Ok(option.unwrap_or_default()) };
+        let kept = beside.get(&POLICY)?.map(|name| String::from_utf8_lossy(&name).parse());
+        let kept: Option<Policy> = kept.transpose()?;
+        if let Some(set) = option.filter(|set| Some(*set) != kept) {
+            beside.put(&POLICY, set.to_string().as_bytes())?;
+        }
+        Ok(option.or(kept).unwrap_or_default())
+    }
+
+    /// Takes note that a value with this expiry is about to be stored.
+    #[inline]
+    pub(super) fn notes(&self, expiry: u64) {
+        if expiry != NEVER && !self.expires.load(Ordering::Relaxed) {
+            self.expires.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Stores the time, if it has not been for a while; or `always`, unless it stands still.
+    pub(super) fn store_time(&self, always: bool) -> Result<()> {
+        let (now, stored) = (self.time.now(), self.stored.load(Ordering::Relaxed));
+        let after = if always { stored } else { stored.saturating_add(TIME_EVERY) };
+        if now > after
+            && let Some(beside) = &self.beside
+        {
+            beside.put(&TIME, &now.to_le_bytes())?;
+            self.stored.store(now, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A word of the map beside that of a cache.
+fn word(beside: &Map<u64, [u8]>, key: u64) -> Result<Option<u64>> {
+    let word = |value: &[u8]| value.try_into().map(u64::from_le_bytes).ok();
+    Ok(beside.get_with(&key, word)?.flatten())
+}
+
+/// The map beside that of a cache, which is made where there is none.
+fn beside(handle: &Handle<Single>) -> Result<Option<Handle<Single>>> {
+    let (pool, engine) = (handle.pool(), &handle.engine);
+    let name = pool.name(engine.number())? + SUFFIX;
+    let types = (Type::U64, Type::Bytes);
+    match pool.open(&name, Some(types)) {
+        Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
+        opened => return opened.map(Some),
+    }
+    if pool.store.is_read_only() {
+        return Ok(None);
+    }
+    let spec = MapSpec {
+        kind: Single::NUMBER,
+        design: engine.design,
+        key: types.0,
+        value: types.1,
+        geometry: engine.design.geometry(),
+        seed: pool.store.format().seed,
+        design_options: DesignOptions::default(),
+    };
+    pool.create(&name, &spec, |map| pool.handle(map, Some(types))).map(Some)
+}

@@ -1,0 +1,184 @@
+//! The sweep, which removes what has expired.
+//!
+//! It walks over the map, round after round, and reads a word of each entry. A thread does so at a bounded share of one
+//! core: it rests fifteen times as long as it has worked, three times where at least a quarter of what it met had
+//! expired, and 99 times behind a round in which less than a hundredth had. A cache without values that expire is not
+//! walked.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use durahash_media::{Result, process};
+
+use super::inner::{Counts, Inner, Round};
+use crate::engine::expiry::{NEVER, is_over};
+use crate::engine::lock;
+use crate::engine::records::is_damage;
+use crate::engine::walk::Place;
+
+/// Entries of a step, about.
+const STEP: u64 = 256;
+/// The longest time between two steps, and the one where nothing expires.
+const REST: Duration = Duration::from_secs(1);
+/// The longest time between two rounds.
+const ROUND_REST: Duration = Duration::from_secs(10);
+
+/// What a step did.
+pub(super) struct Step {
+    counts: Counts,
+    /// All of the round, if it ended with this step.
+    pub(super) round: Option<Counts>,
+}
+
+impl Inner {
+    /// Goes on with the round by some entries.
+    pub(super) fn sweep(&self) -> Result<Step> {
+        let engine = &*self.handle.engine;
+        engine.store.writable()?;
+        self.store_time(false)?;
+        let mut round = lock(&self.round, &*engine.store);
+        let mut counts = Counts::default();
+        if round.at.is_none() && !self.expires.swap(false, Ordering::Relaxed) {
+            return Ok(Step { counts, round: Some(counts) });
+        }
+        let mut at = Some(round.at.unwrap_or_else(|| Place::first(&*engine.index)));
+        while let Some(from) = at.filter(|_| counts.looked < STEP) {
+            at = self.sweep_unit(from, &mut counts)?;
+        }
+        round.at = at;
+        round.counts.looked += counts.looked;
+        round.counts.expired += counts.expired;
+        let is_end = at.is_none();
+        Ok(Step { counts, round: is_end.then(|| std::mem::take::<Round>(&mut round).counts) })
+    }
+
+    /// The same of the unit at `from`; where the next one begins. What is damaged stays.
+    fn sweep_unit(&self, from: Place, counts: &mut Counts) -> Result<Option<Place>> {
+        let index = &*self.handle.engine.index;
+        let mut unit = Vec::new();
+        let next = match from.step(index, &mut unit) {
+            Err(e) if is_damage(&e) => {
+                unit.clear();
+                from.behind(index).flatten()
+            }
+            next => next?,
+        };
+        for (h, _) in unit {
+            match self.sweep_hash(h, counts) {
+                Err(e) if is_damage(&e) => {}
+                done => done?,
+            }
+        }
+        Ok(next)
+    }
+
+    fn sweep_hash(&self, h: u64, counts: &mut Counts) -> Result<()> {
+        let engine = &*self.handle.engine;
+        let mut expiries = Vec::new();
+        engine.expiries(h, &mut expiries)?;
+        counts.looked += expiries.len() as u64;
+        if expiries.iter().any(|expiry| *expiry != NEVER) {
+            self.notes(u64::MAX);
+        }
+        // Read after the expiries: a value that is stored meanwhile has another one.
+        let now = self.time.now();
+        if expiries.iter().any(|expiry| is_over(*expiry, now)) {
+            counts.expired += self.remove_expired(h)?;
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// How long the thread rests behind it; `busy`: how long it, or the round that ended with it, took.
+    fn rest(&self, busy: Duration) -> Duration {
+        match self.round {
+            Some(Counts { looked: 0, .. }) => REST,
+            Some(Counts { looked, expired }) if expired * 100 < looked => {
+                (busy * 99).clamp(REST, ROUND_REST)
+            }
+            _ if self.counts.expired * 4 >= self.counts.looked.max(1) => (busy * 3).min(REST),
+            _ => (busy * 15).min(REST),
+        }
+    }
+}
+
+/// The thread of the sweep.
+pub(super) struct Sweeper {
+    stop: Arc<Stop>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Stop {
+    stops: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Sweeper {
+    /// Starts it; `None` where the system gives no thread.
+    pub(super) fn start(inner: Arc<Inner>) -> Option<Self> {
+        let stop = Arc::new(Stop::default());
+        let stopped = Arc::clone(&stop);
+        let thread = process::spawn("durahash-sweep", move || run(&inner, &stopped)).ok()?;
+        Some(Sweeper { stop, thread })
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) fn end(self) {
+        *self.stop.stops.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.told.notify_all();
+        // A panic was told, and what has expired is not seen whether it is removed or not.
+        let _ = self.thread.join();
+    }
+}
+
+impl Stop {
+    /// Waits; true if the thread ends.
+    fn rest(&self, rest: Duration) -> bool {
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(stops, rest, |stops| !*stops);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+fn run(inner: &Inner, stop: &Stop) {
+    let mut of_round = Duration::ZERO;
+    let mut rest = REST;
+    while !stop.rest(rest) {
+        let begin = Instant::now();
+        let step = inner.sweep();
+        let busy = begin.elapsed();
+        of_round += busy;
+        rest = match step {
+            Ok(step) if step.round.is_some() => step.rest(std::mem::take(&mut of_round)),
+            Ok(step) => step.rest(busy),
+            // A full disk may get room again; a pool that takes no more writes stays so.
+            Err(_) if inner.handle.engine.store.writable().is_ok() => REST,
+            Err(_) => return,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_core_is_bounded() {
+        let counts = |looked, expired| Counts { looked, expired };
+        let rest = |(looked, expired), round, busy| {
+            Step { counts: counts(looked, expired), round }.rest(Duration::from_millis(busy))
+        };
+        assert_eq!(rest((256, 63), None, 1), Duration::from_millis(15));
+        assert_eq!(rest((256, 64), None, 1), Duration::from_millis(3));
+        assert_eq!(rest((256, 256), None, 500), REST);
+        assert_eq!(rest((256, 0), Some(counts(1000, 9)), 30), Duration::from_millis(2970));
+        assert_eq!(rest((256, 0), Some(counts(1000, 9)), 1), REST);
+        assert_eq!(rest((256, 0), Some(counts(1000, 9)), 1000), ROUND_REST);
+        assert_eq!(rest((256, 0), Some(counts(1000, 10)), 1), Duration::from_millis(15));
+        assert_eq!(rest((0, 0), Some(counts(0, 0)), 0), REST);
+    }
+}

@@ -1,0 +1,24 @@
+//! What a cache tells its policy, and asks of it.
+
+/// The entries of a cache, in the order in which they are to go. All methods may be called at the same time.
+///
+/// Of each hash the policy counts the entries: one more by `inserted`, one less by `removed` and by `victim`. The calls
+/// of threads may come in another order than what they tell of. A victim that is no longer there when the caller comes
+/// to remove it was removed by another thread, whose `removed` came or will come: the caller makes up for it by
+/// `inserted`.
+pub trait Evict: Send + Sync {
+    /// A lookup found the entry. Takes no lock, and stores nothing where nothing changes.
+    fn hit(&self, hash: u64);
+
+    /// An entry is new. A new value for a key that is there is a `hit`.
+    fn inserted(&self, hash: u64);
+
+    /// An entry went in another way than as a victim.
+    fn removed(&self, hash: u64);
+
+    /// The next to go, which the policy forgets by this call; none if it knows no entry.
+    fn victim(&self) -> Option<u64>;
+
+    /// Bytes of DRAM.
+    fn bytes(&self) -> u64;
+}

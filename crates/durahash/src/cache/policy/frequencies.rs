@@ -1,0 +1,150 @@
+//! How often keys were looked up of late: of entries, and of keys that went or never stayed.
+//!
+//! ```text
+//!  row, by the low bits of the hash: 8 counters of 16 bits
+//!      4       3      2     0
+//!  | 12 bits of the hash | used | count |      two counters for each entry; a count of 0 is a free counter
+//! ```
+//!
+//! A key that has no counter takes the one of its row that counts least, if that counts 1; else it lowers that. So keys
+//! that come once pass through, and those that come often stay, also where they are no entries. For every 48th eviction
+//! the counts of one row are halved, so those of all in twelve times as many evictions as there are entries.
+//!
+//! Counters with bits of the hash have two advantages over a sketch of counts alone of the same size (TinyLFU's): keys
+//! that come once, of which there are many, add nothing to others' counts, and the counts of what comes often outlive
+//! them. Threads that change one counter at once may lose a change.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::growing::Growing;
+use super::table::Table;
+
+const COUNTERS: usize = 8;
+const COUNTERS_PER_ENTRY: usize = 2;
+const EVICTIONS_PER_ROW: usize = 48;
+
+const COUNT: u16 = 7;
+const USED: u16 = 8;
+const TAG: u16 = !15;
+
+#[derive(Default)]
+struct Row([AtomicU16; COUNTERS]);
+
+pub(super) struct Frequencies(Growing<Row>);
+
+/// The bits of a hash in its counter: neither those of its row nor those of its shard.
+fn tag(hash: u64) -> u16 {
+    (hash >> 40) as u16 & TAG
+}
+
+impl Row {
+    fn get(&self, i: usize) -> u16 {
+        self.0[i].load(Ordering::Relaxed)
+    }
+
+    fn set(&self, i: usize, old: u16, new: u16) {
+        if old != new {
+            self.0[i].store(new, Ordering::Relaxed);
+        }
+    }
+
+    /// The counter of a hash, and what it is.
+    fn find(&self, hash: u64) -> Option<(usize, u16)> {
+        let mut counters = (0..COUNTERS).map(|i| (i, self.get(i)));
+        counters.find(|(_, counter)| counter & TAG == tag(hash) && counter & COUNT > 0)
+    }
+
+    /// Counts one more; the key is used, or new.
+    fn count(&self, hash: u64, used: u16) {
+        if let Some((i, old)) = self.find(hash) {
+            let count = COUNT.min((old & COUNT) + 1);
+            return self.set(i, old, tag(hash) | used | count);
+        }
+        // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
+        // over and over would take each other's.
+        let sum =
+            (0..COUNTERS).fold(0, |sum: u16, i| sum.wrapping_mul(31).wrapping_add(self.get(i)));
+        let first = usize::from(sum >> 8) ^ (hash >> 53) as usize;
+        let all = (first..first + COUNTERS).map(|i| (i % COUNTERS, self.get(i % COUNTERS)));
+        let Some((i, old)) = all.min_by_key(|(_, counter)| counter & COUNT) else { return };
+        self.set(i, old, if old & COUNT <= 1 { tag(hash) | used | 1 } else { old - 1 });
+    }
+
+    /// Halves all counts; those of 1 stay.
+    fn halve(&self) {
+        for i in 0..COUNTERS {
+            let old = self.get(i);
+            self.set(i, old, old & !COUNT | (old & COUNT).div_ceil(2));
+        }
+    }
+}
+
+impl Frequencies {
+    /// An entry is new.
+    pub(super) fn came(&self, hash: u64) {
+        self.0.of(hash).count(hash, 0);
+    }
+
+    /// How often the key came, at most 7.
+    pub(super) fn get(&self, hash: u64) -> u16 {
+        self.0.of(hash).find(hash).map_or(0, |(_, counter)| counter & COUNT)
+    }
+
+    /// True if the entry was hit since it came or since this was asked.
+    pub(super) fn take_used(&self, hash: u64) -> bool {
+        let row = self.0.of(hash);
+        let Some((i, old)) = row.find(hash) else { return false };
+        row.set(i, old, old & !USED);
+        old & USED > 0
+    }
+}
+
+impl Table for Frequencies {
+    fn new() -> Self {
+        Frequencies(Growing::new())
+    }
+
+    fn hit(&self, hash: u64) {
+        self.0.of(hash).count(hash, USED);
+    }
+
+    fn grow(&self, entries: usize) {
+        let like = |row: &Row| Row(std::array::from_fn(|i| AtomicU16::new(row.get(i))));
+        self.0.grow(entries * COUNTERS_PER_ENTRY / COUNTERS, like);
+    }
+
+    fn evicting(&self, turn: usize) {
+        if turn.is_multiple_of(EVICTIONS_PER_ROW) {
+            self.0.at(turn / EVICTIONS_PER_ROW % self.0.len()).halve();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside a hundred times as many keys that come once.
+    #[test]
+    fn what_comes_often_outlives_what_comes_once() {
+        let frequencies = Frequencies::new();
+        frequencies.grow(400);
+        let mix = durahash_media::hash::WordMix::new(7);
+        for round in 0..10 {
+            (0..50).for_each(|i| frequencies.hit(mix.mix(i)));
+            (0..500).for_each(|i| frequencies.came(mix.mix(1 << 32 | round << 16 | i)));
+        }
+        let known = (0..50).filter(|i| frequencies.get(mix.mix(*i)) > 3).count();
+        let others = (0..500).filter(|i| frequencies.get(mix.mix(1 << 32 | i)) > 1).count();
+        assert!(known > 45 && others < 5, "{known} {others}");
+        // Used once.
+        assert!(frequencies.take_used(mix.mix(0)) && !frequencies.take_used(mix.mix(0)));
+        // Evictions halve all counts, but none to nothing.
+        (0..EVICTIONS_PER_ROW * frequencies.0.len() * 3).for_each(|i| frequencies.evicting(i));
+        assert!((0..50).all(|i| frequencies.get(mix.mix(i)) <= 1));
+    }
+}

@@ -1,0 +1,116 @@
+//! A table that grows while others read it: one element for each hash, which no lock guards.
+//!
+//! It grows by a quarter of a power of two, and nothing moves: element `i` is split into `i` and `i + 2^n`, which begin
+//! alike (linear hashing).
+
+use std::array;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// Elements of the first chunk.
+const FIRST: usize = 4;
+/// Chunks for each doubling.
+const STEPS: usize = 4;
+const CHUNKS: usize = 1 + STEPS * 40;
+
+/// The place of a hash among `len`, at least one: where its low bits say, or without the highest of them where there is
+/// none yet.
+pub(super) fn place(hash: u64, len: usize) -> usize {
+    let bits = usize::BITS - len.leading_zeros();
+    let at = hash as usize & ((1 << bits) - 1);
+    if at < len { at } else { parent(at) }
+}
+
+/// The place that the new place `at` is split from.
+pub(super) fn parent(at: usize) -> usize {
+    at ^ 1 << at.ilog2()
+}
+
+pub(super) struct Growing<T> {
+    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+    len: AtomicUsize,
+    growing: Mutex<()>,
+}
+
+impl<T: Default> Growing<T> {
+    pub(super) fn new() -> Self {
+        let first = OnceLock::from((0..FIRST).map(|_| T::default()).collect::<Box<[T]>>());
+        let mut chunks = array::from_fn(|_| OnceLock::new());
+        chunks[0] = first;
+        Growing { chunks, len: AtomicUsize::new(FIRST), growing: Mutex::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// The element of a hash, by its low bits.
+    pub(super) fn of(&self, hash: u64) -> &T {
+        self.at(place(hash, self.len()))
+    }
+
+    /// The element at a place below [`len`](Self::len).
+    pub(super) fn at(&self, at: usize) -> &T {
+        let (chunk, at) = if at < FIRST {
+            (0, at)
+        } else {
+            // A doubling begins at `FIRST` times a power of two, and has its chunks one behind the other.
+            let doubling = (at / FIRST).ilog2();
+            let shift = doubling + (FIRST / STEPS).ilog2();
+            let behind = at - (FIRST << doubling);
+            (1 + STEPS * doubling as usize + (behind >> shift), behind & ((1 << shift) - 1))
+        };
+        &self.chunks[chunk].get().expect("`len` grows behind its chunks")[at]
+    }
+
+    /// Grows to at least `len`; new elements begin `like` those that they are split from. What is changed there
+    /// meanwhile is changed in one of them.
+    pub(super) fn grow(&self, len: usize, like: impl Fn(&T) -> T) {
+        if self.len() >= len {
+            return;
+        }
+        // Whoever grows it already does it for others, too.
+        let Ok(_growing) = self.growing.try_lock() else { return };
+        let mut now = self.len();
+        while now < len {
+            let doubling = (now / FIRST).ilog2();
+            let step = (FIRST / STEPS) << doubling;
+            let chunk = 1 + STEPS * doubling as usize + (now - (FIRST << doubling)) / step;
+            let new = (now..now + step).map(|at| like(self.at(parent(at)))).collect();
+            self.chunks[chunk].get_or_init(|| new);
+            now += step;
+            self.len.store(now, Ordering::Release);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * size_of::<T>() + size_of::<Self>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    /// A hash that was there finds what it found, whatever the size; and each element is of some hash.
+    #[test]
+    fn elements_are_split_and_do_not_move() {
+        let table = Growing::<AtomicU64>::new();
+        for at in 0..FIRST {
+            table.at(at).store(at as u64, Ordering::Relaxed);
+        }
+        let hashes = (0..4000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20));
+        for len in (5..4000).step_by(7) {
+            table.grow(len, |old| AtomicU64::new(old.load(Ordering::Relaxed)));
+            assert!((len..=len + len / 4 + 1).contains(&table.len()), "{len}: {}", table.len());
+            for hash in hashes.clone().take(100) {
+                assert_eq!(table.of(hash).load(Ordering::Relaxed), hash % FIRST as u64);
+            }
+        }
+        hashes.for_each(|hash| table.of(hash).store(u64::MAX, Ordering::Relaxed));
+        let left = (0..table.len()).filter(|at| table.at(*at).load(Ordering::Relaxed) < 9).count();
+        assert!(left < table.len() / 2, "{left}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Which entry goes when a cache is full.
+//!
+//! A policy knows entries by the hashes of their keys alone, in DRAM: queues of hashes behind locks, which inserts and
+//! evictions take, and a few bits for each entry in a table found by hash, which lookups raise without a lock.
+//!
+//! ```text
+//!  hit --------------------------------------------> table: frequencies (4 bytes an entry), or cells (2)
+//!                                                      |
+//!  inserted, removed, victim --> lock of a shard --> queues (8 bytes a node), what is gone, ghosts (2.5, S3-FIFO)
+//! ```
+//!
+//! The bits are of an entry that hashes there: what tells entries apart for sure would take as much as a queue. Other
+//! entries' hits may count for it, which costs hit rates little.
+
+// From low to high.
+mod evict;
+mod gone;
+mod growing;
+mod queue;
+mod table;
+
+mod cells;
+mod frequencies;
+mod ghost;
+mod sharded;
+
+mod lru;
+mod random;
+mod s3fifo;
+mod sieve;
+mod tiny_lfu;
+
+use std::fmt;
+use std::str::FromStr;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+pub use evict::Evict;
+use lru::Lru;
+use random::Random;
+use s3fifo::S3Fifo;
+use sharded::Sharded;
+use sieve::Sieve;
+use tiny_lfu::TinyLfu;
+
+/// Which entry a full cache evicts.
+///
+/// ```
+/// use durahash::cache::Policy;
+/// assert_eq!("s3fifo".parse::<Policy>()?, Policy::S3Fifo);
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Policy {
+    /// None: an insert into a full cache fails.
+    None,
+    /// What was looked up least often of late, of the oldest: frequencies also count for keys that went, so a new entry
+    /// stays only if its key comes more often, or if it is hit soon (W-TinyLFU over queues).
+    #[default]
+    TinyLfu,
+    /// About the one that was used least recently (CLOCK).
+    Lru,
+    /// S3-FIFO: what is used once goes soon, from a small queue; the rest goes through a large one, once more for each
+    /// of its last uses.
+    S3Fifo,
+    /// SIEVE: the oldest one that was not used since the last pass.
+    Sieve,
+    /// Any.
+    Random,
+}
+
+impl Policy {
+    /// All policies.
+    pub const ALL: &'static [Policy] = &[
+        Policy::None,
+        Policy::TinyLfu,
+        Policy::Lru,
+        Policy::S3Fifo,
+        Policy::Sieve,
+        Policy::Random,
+    ];
+
+    /// The state of the policy, of a cache that will have about so many entries when it is full; none where nothing is
+    /// evicted.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn state(self, entries: u64) -> Option<Box<dyn Evict>> {
+        Some(match self {
+            Policy::None => return None,
+            Policy::TinyLfu => Box::new(Sharded::<TinyLfu>::new(entries)),
+            Policy::Lru => Box::new(Sharded::<Lru>::new(entries)),
+            Policy::S3Fifo => Box::new(Sharded::<S3Fifo>::new(entries)),
+            Policy::Sieve => Box::new(Sharded::<Sieve>::new(entries)),
+            Policy::Random => Box::new(Sharded::<Random>::new(entries)),
+        })
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Policy::None => "none",
+            Policy::TinyLfu => "tinylfu",
+            Policy::Lru => "lru",
+            Policy::S3Fifo => "s3fifo",
+            Policy::Sieve => "sieve",
+            Policy::Random => "random",
+        })
+    }
+}
+
+impl FromStr for Policy {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let policy = Self::ALL.iter().find(|policy| policy.to_string() == name);
+        policy.copied().ok_or_else(|| {
+            ErrorKind::Options {
+                what: "no such policy (none, tinylfu, lru, s3fifo, sieve, random)",
+            }
+            .into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Queues behind locks, by parts of the hashes, and what all policies share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::evict::Evict;
+use super::gone::Gone;
+use super::table::Table;
+
+/// The fewest entries of a shard: a policy over a few has other hit rates.
+const SHARD_MIN: u64 = 4096;
+const SHARDS_MAX: u64 = 64;
+/// Of the nodes, one in so many may be of an entry that is gone.
+const GONE_PART: usize = 32;
+/// And so many in any case.
+const GONE_MIN: usize = 16;
+
+/// The queues of a policy: what is in them, and in which order it goes. Each entry has one node.
+pub(super) trait Queues: Default + Send {
+    /// What hits leave behind.
+    type Table: Table;
+
+    /// A new entry.
+    fn insert(&mut self, hash: u64, table: &Self::Table);
+
+    /// Takes the next to go.
+    fn pop(&mut self, table: &Self::Table) -> Option<u64>;
+
+    fn len(&self) -> usize;
+
+    fn retain(&mut self, keep: &mut dyn FnMut(u64) -> bool);
+
+    fn bytes(&self) -> usize;
+}
+
+/// One to a pair of cache lines, since lines are fetched in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard<Q> {
+    /// Entries, for who looks for the fullest shard.
+    entries: AtomicUsize,
+    inner: Mutex<Inner<Q>>,
+}
+
+#[derive(Default)]
+struct Inner<Q> {
+    queues: Q,
+    gone: Gone,
+}
+
+pub(super) struct Sharded<Q: Queues> {
+    table: Q::Table,
+    /// A power of two of them.
+    shards: Box<[Shard<Q>]>,
+    turn: AtomicUsize,
+}
+
+impl<Q: Queues> Sharded<Q> {
+    pub(super) fn new(entries: u64) -> Self {
+        let shards = 1 << (entries / SHARD_MIN).clamp(1, SHARDS_MAX).ilog2();
+        Sharded {
+            table: Q::Table::new(),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// By the highest bits, which the tables do not go by.
+    fn shard(&self, hash: u64) -> &Shard<Q> {
+        &self.shards[((u128::from(hash) * self.shards.len() as u128) >> 64) as usize]
+    }
+
+    /// The one of two shards, in turn, that has more: so all stay about as full.
+    fn fuller(&self, turn: usize) -> usize {
+        let other = turn / self.shards.len() + 1;
+        let [one, two] = [turn, turn + other].map(|at| at % self.shards.len());
+        let entries = |at: usize| self.shards[at].entries.load(Ordering::Relaxed);
+        if entries(one) >= entries(two) { one } else { two }
+    }
+}
+
+impl<Q> Shard<Q> {
+    fn lock(&self) -> MutexGuard<'_, Inner<Q>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q: Queues> Inner<Q> {
+    fn pop(&mut self, table: &Q::Table) -> Option<u64> {
+        loop {
+            let hash = self.queues.pop(table)?;
+            if !self.gone.take(hash) {
+                return Some(hash);
+            }
+        }
+    }
+
+    /// Drops the nodes of all that is gone.
+    fn sweep(&mut self) {
+        let Inner { queues, gone } = self;
+        queues.retain(&mut |hash| !gone.take(hash));
+    }
+}
+
+impl<Q: Queues> Evict for Sharded<Q> {
+    fn hit(&self, hash: u64) {
+        self.table.hit(hash);
+    }
+
+    fn inserted(&self, hash: u64) {
+        let shard = self.shard(hash);
+        let mut inner = shard.lock();
+        if inner.gone.take(hash) {
+            // Its node is still there. It is as new as one that was hit.
+            self.table.hit(hash);
+        } else {
+            inner.queues.insert(hash, &self.table);
+            self.table.grow(inner.queues.len() * self.shards.len());
+        }
+        shard.entries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn removed(&self, hash: u64) {
+        let shard = self.shard(hash);
+        let mut inner = shard.lock();
+        inner.gone.add(hash);
+        if inner.gone.len() > inner.queues.len() / GONE_PART + GONE_MIN {
+            inner.sweep();
+        }
+        shard.entries.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn victim(&self) -> Option<u64> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.table.evicting(turn);
+        let first = self.fuller(turn);
+        (0..self.shards.len()).find_map(|i| {
+            let shard = &self.shards[(first + i) % self.shards.len()];
+            let hash = shard.lock().pop(&self.table)?;
+            shard.entries.fetch_sub(1, Ordering::Relaxed);
+            Some(hash)
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        let of_shard = |shard: &Shard<Q>| {
+            let inner = shard.lock();
+            size_of::<Shard<Q>>() + inner.queues.bytes() + inner.gone.bytes()
+        };
+        (self.table.bytes() + self.shards.iter().map(of_shard).sum::<usize>()) as u64
+    }
+}

@@ -1,0 +1,32 @@
+//! What lookups leave behind for the queues, without a lock.
+
+/// A few bits for each entry.
+pub(super) trait Table: Send + Sync {
+    fn new() -> Self;
+
+    /// A lookup found the entry.
+    fn hit(&self, hash: u64);
+
+    /// Makes room for so many entries.
+    fn grow(&self, entries: usize);
+
+    /// An entry is to be evicted, as the `turn`th.
+    fn evicting(&self, turn: usize);
+
+    fn bytes(&self) -> usize;
+}
+
+/// Nothing.
+impl Table for () {
+    fn new() -> Self {}
+
+    fn hit(&self, _hash: u64) {}
+
+    fn grow(&self, _entries: usize) {}
+
+    fn evicting(&self, _turn: usize) {}
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}

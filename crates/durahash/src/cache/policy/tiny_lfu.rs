@@ -1,0 +1,77 @@
+//! By frequency: W-TinyLFU (Einziger, Friedman and Manes, ACM Transactions on Storage 13, 2017) over first-in, first-out
+//! queues, whose hits move nothing.
+//!
+//! A new entry comes into a window, a tenth of all. From its end it is held against an entry of the main queue, of the
+//! oldest three the one whose key came least of late; the others go round once more. It stays in place of that one if it
+//! was hit in the window or its key came more often, and else is the victim. The frequencies are also those of keys that
+//! went: what comes again and again stays in the end.
+
+use super::frequencies::Frequencies;
+use super::queue::Queue;
+use super::sharded::Queues;
+
+/// The part of the entries that the window has: one in so many.
+const WINDOW_PART: usize = 10;
+/// How many of the main queue are looked at.
+const OLDEST: usize = 3;
+
+#[derive(Default)]
+pub(super) struct TinyLfu {
+    window: Queue,
+    main: Queue,
+}
+
+impl Queues for TinyLfu {
+    type Table = Frequencies;
+
+    fn insert(&mut self, hash: u64, frequencies: &Frequencies) {
+        frequencies.came(hash);
+        self.window.push(hash);
+        // While nothing is evicted, the window's excess is the main queue's.
+        while self.window.len() > self.len() / WINDOW_PART + 1 {
+            let Some(oldest) = self.window.pop() else { return };
+            self.main.push(oldest);
+        }
+    }
+
+    fn pop(&mut self, frequencies: &Frequencies) -> Option<u64> {
+        // A shard that new entries do not come to keeps a part of its window.
+        if self.window.len() <= self.len() / WINDOW_PART * 3 / 4 {
+            return self.main.pop().or_else(|| self.window.pop());
+        }
+        let Some(candidate) = self.window.pop() else { return self.main.pop() };
+        let Some(victim) = self.rarest(frequencies) else { return Some(candidate) };
+        let stays = frequencies.take_used(candidate)
+            || frequencies.get(candidate) > frequencies.get(victim);
+        let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
+        self.main.push(kept);
+        Some(gone)
+    }
+
+    fn len(&self) -> usize {
+        self.window.len() + self.main.len()
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(u64) -> bool) {
+        self.window.retain(keep);
+        self.main.retain(keep);
+    }
+
+    fn bytes(&self) -> usize {
+        self.window.bytes() + self.main.bytes()
+    }
+}
+
+impl TinyLfu {
+    /// Takes that one of the oldest of the main queue whose key came least.
+    fn rarest(&mut self, frequencies: &Frequencies) -> Option<u64> {
+        let mut rarest = self.main.pop()?;
+        for _ in 1..OLDEST.min(self.main.len() + 1) {
+            let other = self.main.pop()?;
+            let is_rarer = frequencies.get(other) < frequencies.get(rarest);
+            let kept = if is_rarer { std::mem::replace(&mut rarest, other) } else { other };
+            self.main.push(kept);
+        }
+        Some(rarest)
+    }
+}

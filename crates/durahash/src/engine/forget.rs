@@ -1,0 +1,120 @@
+//! Removes what has expired and what is evicted, by the hash of its key.
+
+use durahash_media::Result;
+
+use super::edit::Rule;
+use super::expiry::{is_over, split};
+use super::record::{HEADER_BYTES, is_chained};
+use super::records::is_damage;
+use super::{ENTRY_BYTES, Engine, Single};
+
+impl Engine<Single> {
+    /// Bytes of an entry: its slot, and its record or cell.
+    pub(crate) fn entry_bytes(&self, key_bytes: usize, value_bytes: usize) -> u64 {
+        let record = match self.records.cell {
+            Some(cell) => cell.bytes(),
+            None => HEADER_BYTES + (key_bytes + value_bytes) as u64,
+        };
+        ENTRY_BYTES + record
+    }
+
+    /// The expiries of the values whose keys have the hash `h`, which are not verified.
+    pub(crate) fn expiries(&self, h: u64, out: &mut Vec<u64>) -> Result<()> {
+        self.index.read(h, &mut |payload, still| {
+            out.clear();
+            payload.map_or(Ok(()), |payload| {
+                self.records.walk((h, payload), still, &mut |record| {
+                    out.push(self.records.first_word(&record)?);
+                    Ok(true)
+                })
+            })
+        })
+    }
+
+    /// How many values have not expired when the walk comes to them.
+    pub(crate) fn count_live(&self, now: &dyn Fn() -> u64) -> Result<u64> {
+        let (mut live, mut expiries) = (0, Vec::new());
+        self.each_unit(&mut |slots| {
+            for (h, _) in slots {
+                self.expiries(*h, &mut expiries)?;
+                let now = now();
+                live += expiries.iter().filter(|expiry| !is_over(**expiry, now)).count() as u64;
+            }
+            Ok(())
+        })?;
+        Ok(live)
+    }
+
+    /// Calls `f` with the hash of each key, and with the bytes of its entry, if these are `wanted`. One that is damaged
+    /// counts as one without bytes.
+    pub(crate) fn each_size(&self, wanted: bool, f: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let mut sizes = Vec::new();
+        self.each_sound_unit(&mut |slots| {
+            for (h, payload) in slots {
+                if !wanted && !is_chained(*payload) {
+                    f(*h, 0);
+                    continue;
+                }
+                match self.sizes(*h, &mut sizes) {
+                    Err(e) if is_damage(&e) => sizes = vec![0],
+                    sized => sized?,
+                }
+                sizes.iter().for_each(|bytes| f(*h, *bytes));
+            }
+            Ok(())
+        })
+    }
+
+    /// The bytes of the entries whose keys have the hash `h`.
+    fn sizes(&self, h: u64, out: &mut Vec<u64>) -> Result<()> {
+        self.index.read(h, &mut |payload, still| {
+            out.clear();
+            payload.map_or(Ok(()), |payload| {
+                self.records.walk((h, payload), still, &mut |record| {
+                    out.push(self.entry_bytes(record.header.key_bytes, record.header.value_bytes));
+                    Ok(true)
+                })
+            })
+        })
+    }
+
+    /// Removes the entries whose keys have the hash `h` and whose values have expired: each as it was when that was
+    /// found, and not if it has changed since. Calls `gone` with the key and the value of each.
+    pub(crate) fn remove_expired(
+        &self,
+        h: u64,
+        now: u64,
+        gone: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let mut pairs = Vec::new();
+        self.pairs(h, &mut pairs)?;
+        pairs.retain(|(_, value)| split(value).is_some_and(|(expiry, _)| is_over(expiry, now)));
+        for (key, value) in pairs {
+            if self.change(&key, None, Rule::IfEqual(&value), None)?.0.is_done() {
+                gone(&key, &value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes, or 0 if they are not `wanted`.
+    pub(crate) fn evict(&self, h: u64, wanted: bool) -> Result<Option<u64>> {
+        let (mut key, mut found) = (Vec::new(), false);
+        self.index.read(h, &mut |payload, still| {
+            found = payload.is_some();
+            payload.map_or(Ok(()), |payload| {
+                self.records.walk((h, payload), still, &mut |record| {
+                    self.records.copy_key(&record, &mut key, still).map(|()| false)
+                })
+            })
+        })?;
+        if !found {
+            return Ok(None);
+        }
+        let mut value = Vec::new();
+        let old = (wanted && self.records.cell.is_none()).then_some(&mut value);
+        let (_, had) = self.change(&key, None, Rule::Always, old)?;
+        let bytes = if wanted { self.entry_bytes(key.len(), value.len()) } else { 0 };
+        Ok(had.then_some(bytes))
+    }
+}

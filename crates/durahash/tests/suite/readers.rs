@@ -1,0 +1,329 @@
+//! Readers in other processes, while one process has the pool open for writing.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use durahash::{Design, ErrorKind, Map, MultiMap, Options, Pool, SyncMode};
+use durahash_media::Geometry;
+use durahash_testkit::{budget, new_path};
+
+/// Keys that are always there, and those that come and go.
+const STABLE: u64 = 2000;
+const FLEETING: u64 = 20_000;
+/// Reads of a reader between two words of it.
+const READS: u64 = 10_000;
+
+type Records = Map<str, [u8]>;
+
+fn options() -> Options {
+    // Small extents, so that they are taken and given back here.
+    let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
+    Options::new().sync_mode(SyncMode::Process).readers(true).geometry(geometry).max_bytes(1 << 30)
+}
+
+fn text(key: u64) -> String {
+    format!("key {key}")
+}
+
+/// A value that names its key and its version, of a length of its own.
+fn value(key: u64, version: u64) -> Vec<u8> {
+    let mut bytes = [key.to_le_bytes(), version.to_le_bytes()].concat();
+    bytes.resize(16 + (key ^ version) as usize % 300, version as u8);
+    bytes
+}
+
+fn version(key: u64, bytes: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    assert_eq!(bytes, value(key, version), "the value of key {key} is torn");
+    version
+}
+
+/// SplitMix64's finaliser.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Writes until it is killed, or a file says that it is to close the pool.
+fn write(path: &Path, stop: &Path) {
+    let pool: Pool = loop {
+        match options().open_or_create(path) {
+            // A reader had the pool for itself for a moment.
+            Err(e) if matches!(e.kind(), ErrorKind::Locked) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    let words: Map<u64, u64> = pool.open_or_create("words", &options()).unwrap();
+    let records: Records = pool.open_or_create("records", &options()).unwrap();
+    let mut from = 1;
+    for key in 0..STABLE {
+        from = from.max(words.get(&key).unwrap().map_or(0, |value| value / STABLE) + 1);
+        if let Some(bytes) = records.get(&text(key)).unwrap() {
+            from = from.max(version(key, &bytes) + 1);
+        }
+    }
+    let put = |key: u64, version: u64| {
+        words.put(&key, &(version * STABLE + key % STABLE)).unwrap();
+        records.put(&text(key), &value(key, version)).unwrap();
+    };
+    (0..STABLE).for_each(|key| put(key, from));
+    println!("ready");
+    for i in 1.. {
+        let random = mix(i ^ from << 40);
+        put(random % STABLE, from + i);
+        let key = STABLE + (random >> 32) % FLEETING;
+        // Filled and emptied in turn, so that buckets split and merge.
+        if (random >> 8) % 10 < if (i / 30_000) % 2 == 0 { 8 } else { 1 } {
+            put(key, from + i);
+        } else {
+            words.remove(&key).unwrap();
+            records.remove(&text(key)).unwrap();
+        }
+        if i % 1000 == 0 && stop.exists() {
+            break;
+        }
+    }
+    drop((words, records));
+    pool.close().unwrap();
+}
+
+/// What a reader has seen of each key, in either map.
+type Seen = HashMap<(bool, u64), u64>;
+
+/// Looks at a key; what it sees is never older than what it saw before.
+fn look(pool: &(Map<u64, u64>, Records), random: u64, seen: &mut Seen) -> durahash::Result<()> {
+    let (words, records) = pool;
+    let key = if random.is_multiple_of(3) {
+        STABLE + (random >> 8) % FLEETING
+    } else {
+        (random >> 8) % STABLE
+    };
+    let is_word = random >> 63 == 0;
+    let found = if is_word {
+        words.get(&key)?.map(|value| {
+            assert_eq!(value % STABLE, key % STABLE, "key {key} has the value of another");
+            value / STABLE
+        })
+    } else {
+        records.get(&text(key))?.map(|bytes| version(key, &bytes))
+    };
+    assert!(found.is_some() || key >= STABLE, "key {key} is missed");
+    if let Some(found) = found {
+        let before = seen.insert((is_word, key), found).unwrap_or(0);
+        assert!(found >= before, "key {key} had version {before}, and has {found}");
+    }
+    Ok(())
+}
+
+/// Walks over everything.
+fn walk((words, records): &(Map<u64, u64>, Records)) -> durahash::Result<()> {
+    let mut stable = 0;
+    for pair in words.iter() {
+        let (key, value) = pair?;
+        assert_eq!(value % STABLE, key % STABLE);
+        stable += u64::from(key < STABLE);
+    }
+    assert_eq!(stable, STABLE, "a walk over words");
+    stable = 0;
+    for pair in records.iter() {
+        let (name, bytes) = pair?;
+        let key: u64 = name["key ".len()..].parse().unwrap();
+        version(key, &bytes);
+        stable += u64::from(key < STABLE);
+    }
+    assert_eq!(stable, STABLE, "a walk over records");
+    words.check(&mut |finding| panic!("{finding:?}"))?;
+    records.check(&mut |finding| panic!("{finding:?}"))?;
+    let some: Vec<u64> = (0..100).collect();
+    let mut found = vec![None; some.len()];
+    words.get_many(&some, &mut found)?;
+    assert!(found.iter().all(Option::is_some));
+    assert!(words.stats()?.keys >= STABLE && records.len()? >= STABLE);
+    Ok(())
+}
+
+/// Reads, opening the pool again when its writer is another, until there is none.
+fn read(path: &Path, stop: &Path) {
+    let mut seen = Seen::new();
+    let mut reads = 0;
+    while !stop.exists() {
+        let pool: Pool = match Options::new().read_only(true).open(path) {
+            Err(e) if matches!(e.kind(), ErrorKind::Locked | ErrorKind::WriterGone) => {
+                std::thread::yield_now();
+                continue;
+            }
+            opened => opened.unwrap(),
+        };
+        let maps: (Map<u64, u64>, Records) =
+            (pool.open("words").unwrap(), pool.open("records").unwrap());
+        assert!(matches!(maps.0.put(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
+        let done = loop {
+            reads += 1;
+            let mut done = look(&maps, mix(reads ^ u64::from(std::process::id()) << 32), &mut seen);
+            if reads % READS == 0 {
+                done = done.and_then(|()| walk(&maps));
+                println!("read");
+                if stop.exists() {
+                    break Ok(());
+                }
+            }
+            if done.is_err() {
+                break done;
+            }
+        };
+        match done {
+            Err(e) if !matches!(e.kind(), ErrorKind::WriterGone) => panic!("{e}"),
+            _ => {}
+        }
+    }
+    println!("ended");
+}
+
+#[test]
+fn child() {
+    let Ok(path) = std::env::var("DURAHASH_READERS_POOL") else {
+        return;
+    };
+    let path = Path::new(&path);
+    let stop = path.with_extension("stop");
+    match std::env::var("DURAHASH_READERS_ROLE").unwrap().as_str() {
+        "write" => write(path, &stop),
+        _ => read(path, &stop),
+    }
+}
+
+struct Process(Child, BufReader<ChildStdout>);
+
+impl Process {
+    fn start(path: &Path, role: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "readers::child", "--nocapture"])
+            .env("DURAHASH_READERS_POOL", path)
+            .env("DURAHASH_READERS_ROLE", role)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Process(child, out)
+    }
+
+    /// Waits until it has said a word.
+    fn wait_for(&mut self, word: &str) {
+        let mut line = String::new();
+        while !line.trim_end().ends_with(word) {
+            line.clear();
+            assert_ne!(self.1.read_line(&mut line).unwrap(), 0, "it ended before it said {word}");
+        }
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn readers_verify_while_writers_and_readers_are_killed() {
+    for round in 0..budget(1, 100) {
+        let (_dir, path) = new_path();
+        let mut writer = Process::start(&path, "write");
+        writer.wait_for("ready");
+        let mut readers: Vec<_> = (0..3).map(|_| Process::start(&path, "read")).collect();
+        for step in 0..4 {
+            readers.iter_mut().for_each(|reader| reader.wait_for("read"));
+            match step {
+                0 => {
+                    let mut killed = readers.swap_remove(0);
+                    killed.kill();
+                    readers.push(Process::start(&path, "read"));
+                }
+                1 | 2 => {
+                    writer.kill();
+                    // They go on with what it has left.
+                    readers.iter_mut().for_each(|reader| reader.wait_for("read"));
+                    writer = Process::start(&path, "write");
+                    writer.wait_for("ready");
+                }
+                _ => std::fs::write(path.with_extension("stop"), "").unwrap(),
+            }
+        }
+        writer.1.lines().for_each(drop);
+        assert!(writer.0.wait().unwrap().success(), "round {round}");
+        for mut reader in readers {
+            reader.wait_for("ended");
+            reader.1.lines().for_each(drop);
+            assert!(reader.0.wait().unwrap().success());
+        }
+        let pool: Pool = Options::new().open(&path).unwrap();
+        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_follows_a_pool_that_grows_and_is_told_of_its_end() {
+    let (_dir, path) = new_path();
+    let map: Map<u64, u64> = options().create(&path).unwrap();
+    let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
+    assert_eq!((reader.get(&1).unwrap(), reader.len().unwrap()), (None, 0));
+    // Beyond the space that was mapped, and the first tables of extents.
+    let keys = budget(200_000, 2_000_000);
+    for key in 0..keys {
+        map.put(&key, &!key).unwrap();
+        if key % 1000 == 0 {
+            assert_eq!(reader.get(&key).unwrap(), Some(!key));
+        }
+    }
+    assert!((0..keys).all(|key| reader.get(&key).unwrap() == Some(!key)));
+    assert_eq!(reader.len().unwrap(), keys);
+    reader.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    assert!((0..keys).all(|key| map.remove(&key).unwrap() == Some(!key)));
+    assert_eq!((reader.get(&5).unwrap(), reader.iter().count()), (None, 0));
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    map.close().unwrap();
+    for _ in 0..2 {
+        assert!(matches!(reader.get(&1).unwrap_err().kind(), ErrorKind::WriterGone));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes, "it is mapped by a reader");
+        // Nor by another writer, who has no file for readers.
+        let again: Map<u64, u64> = Options::new().open(&path).unwrap();
+        assert!(matches!(reader.get(&1).unwrap_err().kind(), ErrorKind::WriterGone));
+        again.close().unwrap();
+    }
+    drop(reader);
+    options().open::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < bytes);
+    let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
+    assert_eq!(files.count(), 1, "the file for readers goes");
+}
+
+#[test]
+fn pools_that_are_not_for_readers_are_locked() {
+    let locked = |path: &Path| {
+        let opened = Options::new().read_only(true).open::<Pool>(path);
+        assert!(matches!(opened.err().unwrap().kind(), ErrorKind::Locked));
+    };
+    let (_dir, path) = new_path();
+    let map: Map<u64, u64> = Options::new().sync_mode(SyncMode::Process).create(&path).unwrap();
+    locked(&path);
+    map.close().unwrap();
+    for design in Design::ALL.iter().filter(|design| **design != Design::Reh) {
+        let (_dir, path) = new_path();
+        let map: Map<u64, u64> =
+            options().geometry(Geometry::default()).design(*design).create(&path).unwrap();
+        locked(&path);
+        map.close().unwrap();
+    }
+    let (_dir, path) = new_path();
+    let map: MultiMap<u64, u64> = options().geometry(Geometry::default()).create(&path).unwrap();
+    locked(&path);
+    map.close().unwrap();
+    let (_dir, path) = new_path();
+    for mode in [SyncMode::INTERVAL, SyncMode::Strict] {
+        let refused = options().sync_mode(mode).create::<Map<u64, u64>>(&path).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+}
