@@ -3,7 +3,7 @@
 use durahash_media::{Error, ErrorKind, Format, Geometry, Result};
 
 use super::cell::Cell;
-use super::data::Type;
+use super::data::{Expiring, Type};
 use super::design::Design;
 use super::settings::{DesignOptions, Settings};
 
@@ -18,6 +18,13 @@ pub struct Required {
     pub(crate) kind: Option<(u8, Design)>,
     /// The types of keys and values, where they are known.
     pub(crate) types: Option<(Type, Type)>,
+    /// The values of a new map, of types that the settings say, expire.
+    pub(crate) expires: bool,
+}
+
+impl Required {
+    /// Any map, or none.
+    pub(crate) const ANY: Required = Required { kind: None, types: None, expires: false };
 }
 
 /// The properties of a new map.
@@ -53,11 +60,14 @@ impl MapSpec {
         let Some((kind, design)) = required.kind else { return Ok(None) };
         let is_cache = |(_, value)| matches!(value, Type::Expiring(_));
         if required.types.is_none() && settings.types.is_some_and(is_cache) {
-            return refused("values expire in a cache only, which has its types at compile time");
+            return refused(
+                "values expire in a cache only, which is given their type without the expiry",
+            );
         }
         let Some((key, value)) = required.types.or(settings.types) else {
             return refused("the types of keys and values of a new map are not set");
         };
+        let value = if required.expires { Type::Expiring(Expiring::of(value)) } else { value };
         if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
             return refused("an array type has less than 16 MiB; longer values are bytes");
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durahash_media::{ErrorKind, Result};
 
 use super::super::map::Map;
-use super::bounds::{Bounds, NONE};
+use super::bounds::{Bounds, Max, NONE};
 use super::queue::Queue;
 use crate::cache::Policy;
 use crate::cache::clock::Time;
@@ -106,12 +106,11 @@ impl Inner {
 
     /// The bounds that are set, or were; what is stored counts for them.
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
-        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?.unwrap_or(NONE);
-        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?.unwrap_or(NONE);
-        let policy = self.policy(options.eviction)?;
-        if (max_entries, max_bytes) == (NONE, NONE) {
+        let (max, policy) = self.limits(options)?;
+        if max == (None, None) {
             return Ok(None);
         }
+        let (max_entries, max_bytes) = (max.0.unwrap_or(NONE), max.1.unwrap_or(NONE));
         let engine = &*self.handle.engine;
         let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
@@ -121,6 +120,14 @@ impl Inner {
             }
         })?;
         Ok(Some(bounds))
+    }
+
+    /// The bounds of entries and of bytes, and the policy, that are set or were.
+    pub(super) fn limits(&self, options: &CacheOptions) -> Result<(Max, Policy)> {
+        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?;
+        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?;
+        let max = (max_entries.filter(|max| *max != NONE), max_bytes.filter(|max| *max != NONE));
+        Ok((max, self.policy(options.eviction)?))
     }
 
     /// The number that an option sets, which the pool keeps; or the one that it has.
