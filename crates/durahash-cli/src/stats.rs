@@ -99,6 +99,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> Value {
         figures["cache"] = json!({
             "live": live,
             "expired": stats.keys.saturating_sub(live),
+            "removed": { "expired": cache.expired, "evicted": cache.evicted },
             "max_entries": cache.max_entries,
             "max_bytes_used": cache.max_bytes_used,
             "eviction": cache.eviction.map(|policy| policy.to_string()),
@@ -131,7 +132,14 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> String {
     row("types", format!("{} -> {}", stats.key_type, stats.value_type));
     row(kind.names().1, stats.keys.to_string());
     if let (Some(cache), Some(live)) = (stats.cache, taken.live) {
-        row("expired", format!("{}, to be removed yet", stats.keys.saturating_sub(live)));
+        row(
+            "expired",
+            format!(
+                "{} to be removed yet, {} removed",
+                stats.keys.saturating_sub(live),
+                cache.expired
+            ),
+        );
         let bounds = [
             cache.max_entries.map(|max| format!("{max} entries")),
             cache.max_bytes_used.map(human),
@@ -139,7 +147,7 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> String {
         let bounds: Vec<_> = bounds.into_iter().flatten().collect();
         row("bound", if bounds.is_empty() { "none".into() } else { bounds.join(", ") });
         if let Some(policy) = cache.eviction {
-            row("eviction", policy.to_string());
+            row("eviction", format!("{policy}, {} evicted", cache.evicted));
         }
     }
     row("load factor", format!("{:.3}", stats.load_factor()));
