@@ -15,6 +15,9 @@ use crate::index::Room;
 /// A bound that is none.
 pub(super) const NONE: u64 = u64::MAX;
 
+/// The bounds of entries and of bytes, where there are any.
+pub(super) type Max = (Option<u64>, Option<u64>);
+
 /// The bounds, and what counts for them.
 pub(super) struct Bounds {
     pub(super) policy: Policy,
@@ -65,7 +68,7 @@ impl Bounds {
     }
 
     /// The bounds of both.
-    pub(super) fn max(&self) -> (Option<u64>, Option<u64>) {
+    pub(super) fn max(&self) -> Max {
         let bound = |max: i64| (max != signed(NONE)).then_some(max as u64);
         (bound(self.max_entries), bound(self.max_bytes))
     }

@@ -61,7 +61,8 @@ impl Guard {
             sweeper.end();
         }
         let is_read_only = pool.store.is_read_only();
-        let stored = if is_read_only { Ok(()) } else { self.inner.store_time(true) };
+        let store = || self.inner.store_time(true).and_then(|()| self.inner.store_counts());
+        let stored = if is_read_only { Ok(()) } else { store() };
         pool.shared().remove(&map);
         stored
     }
