@@ -156,7 +156,7 @@ impl Pool {
             return Ok(());
         }
         if !is_beside(&self.pool, &beside)? {
-            return Err(ErrorKind::MapExists { name: beside.into() }.into());
+            return Err(ErrorKind::MapExists { name: beside }.into());
         }
         self.pool.remove(&beside)
     }
