@@ -85,7 +85,7 @@ impl UnwindSafe for Pool {}
 impl RefUnwindSafe for Pool {}
 
 impl sealed::Sealed for Pool {
-    const REQUIRED: Required = Required { kind: None, types: None };
+    const REQUIRED: Required = Required::ANY;
     fn new(pool: Arc<OpenPool>, _: &Settings) -> Result<Self> {
         Ok(Pool { pool })
     }

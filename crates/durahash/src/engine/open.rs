@@ -344,7 +344,10 @@ pub(crate) fn open_on<M: Medium>(
 /// Refuses a pool whose own map is not the one that is required.
 fn check_own(format: &Format, required: Required, read_only: bool) -> Result<()> {
     match required.kind {
-        Some((kind, _)) => check_wanted(format, kind, required.types, read_only),
+        Some((kind, _)) => {
+            let changes = required.changes && !required.expires && !read_only;
+            check_wanted(format, kind, required.types, changes)
+        }
         None if format.kind == Format::NO_MAP => Ok(()),
         None => known(format).map(drop),
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use durahash::cache::{Clock, Policy};
 use durahash::{
-    AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome, Pool, Type,
+    AnyCache, AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome,
+    Pool, Type,
 };
 use durahash_media::hash::WordMix;
 use durahash_media::sim::{Call, Hook, Sim, Site};
@@ -349,6 +350,56 @@ fn a_compacted_cache_forgets_as_before() {
     assert_eq!(all, [(1, "one".into()), (2, "two".into())].into());
     clock.advance(10 * MILLI);
     assert_eq!(cache.count().unwrap(), 1);
+}
+
+/// The same cache by texts of its types. One that is only read tells of the bound, and of what went before.
+#[test]
+fn a_cache_without_types_is_the_same_cache() {
+    each_design(|design, clock, options| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache.pool");
+        let types = options.clone().types(Type::U32, Type::Str);
+        let any: AnyCache = types.clone().max_entries(3).create(&path).unwrap();
+        assert_eq!((any.key_type(), any.value_type()), (Type::U32, Type::Str));
+        any.put_for(b"1", b"one", 10 * MILLI).unwrap();
+        any.put(b"2", b"two").unwrap();
+        assert!(matches!(any.put(b"x", b"two").unwrap_err().kind(), ErrorKind::Text { .. }));
+        assert_eq!(any.get(b"1").unwrap().as_deref(), Some(&b"one"[..]));
+        let at = UNIX_EPOCH + (START as u32 + 10) * MILLI;
+        assert_eq!(any.expires_at(b"1").unwrap(), Some(Some(at)), "{design}");
+        clock.advance(10 * MILLI);
+        assert_eq!((any.get(b"1").unwrap(), any.remove(b"1").unwrap()), (None, false));
+        any.put_for(b"3", b"three", MILLI).unwrap();
+        clock.advance(MILLI);
+        let all: Vec<_> = any.iter().map(Result::unwrap).collect();
+        assert_eq!(all, [(b"2".to_vec(), b"two".to_vec())]);
+        while any.step().unwrap() {}
+        assert_eq!(
+            any.stats().unwrap().cache.unwrap().expired,
+            1,
+            "{design}: the other was removed"
+        );
+        for key in ["4", "5", "6", "7"] {
+            any.put(key.as_bytes(), b"more").unwrap();
+        }
+        any.close().unwrap();
+
+        let any: AnyCache = options.clone().read_only(true).open(&path).unwrap();
+        let stats = any.stats().unwrap().cache.unwrap();
+        assert_eq!((stats.max_entries, stats.eviction), (Some(3), Some(Policy::TinyLfu)));
+        assert_eq!((stats.evicted, stats.expired, any.count().unwrap()), (2, 1, 3), "{design}");
+        any.close().unwrap();
+        let cache: Cache<u32, str> = options.open(&path).unwrap();
+        cache.put(&8, "eight").unwrap();
+        assert_eq!(cache.stats().unwrap().cache.unwrap().evicted, 3);
+        assert_sound(&cache);
+        cache.close().unwrap();
+
+        let map: Map<u32, str> = options.create(dir.path().join("map.pool")).unwrap();
+        map.close().unwrap();
+        let refused = options.open::<AnyCache>(dir.path().join("map.pool")).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::Types { .. }), "it forgets nothing");
+    });
 }
 
 const POLICIES: [Policy; 5] =

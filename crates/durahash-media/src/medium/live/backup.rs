@@ -104,8 +104,9 @@ impl<D: LiveDisk> Core<D> {
 
     fn start_following(&self) -> Result<(Following<'_, D>, Option<Words>)> {
         let mut base = lock(&self.base);
-        let words = self.words_at_rest(&mut base)?;
+        // Before the pages are asked about: what a batch behind it changes meanwhile is followed, and has no word of then.
         let at = lock(&self.applied).last;
+        let words = self.words_at_rest(&mut base)?;
         base.follower = Some(Follower { at, lines: Vec::new(), failed: None });
         Ok((Following(self), words))
     }

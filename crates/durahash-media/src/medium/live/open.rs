@@ -200,18 +200,20 @@ impl<D: LiveDisk> Core<D> {
         bytes.copy_from_slice(&head.to_bytes());
         self.disk.rewrite_log(head.off(), bytes).map_err(|e| self.writing(e))?;
         let areas = [self.area_of_cut(noted), SumArea::of(self.disk.region())];
-        lock(&self.base).areas = areas.into_iter().flatten().collect();
+        let mut areas: Vec<_> = areas.into_iter().flatten().collect();
+        areas.dedup();
+        lock(&self.base).areas = areas;
         if head.closed {
-            // Of blocks that are not there.
-            if self.begin_sums()? {
-                self.disk.sync_data().map_err(|e| self.writing(e))?;
-            }
             let next = Head { generation: head.generation + 1, closed: false, ..head };
             self.write_head(&next)?;
             self.set_head(next);
         }
         // Pages that the last process wrote through the cache, before others are written past it.
         self.disk.flush_drive().map_err(|e| self.writing(e))?;
+        // Before the pool grows. A process that was killed in a close may have made it shorter.
+        if self.begin_sums()? {
+            self.disk.sync_data().map_err(|e| self.writing(e))?;
+        }
         let epoch = next(noted.epoch);
         self.header().set_epoch(epoch);
         self.header().set_mount(self.disk.mount());

@@ -224,17 +224,22 @@ impl<D: LiveDisk> Core<D> {
         if blocks.is_empty() {
             return Ok(());
         }
-        let mut bytes = vec![0; 1 << area.shift()];
+        let (mut bytes, mut done) = (vec![0; 1 << area.shift()], Vec::new());
         for blocks in blocks.chunks(PAGES as usize * 64) {
             let mut sums = new_sums();
             for block in blocks {
-                self.disk.read_pool(block << area.shift(), &mut bytes)?;
-                sums.set_sum(area, *block, sum_of(*block, &bytes))?;
+                let off = block << area.shift();
+                self.disk.read_pool(off, &mut bytes)?;
+                // Where the area was before, the base has words that the image has not.
+                if self.image_has(&base, off, &bytes) {
+                    sums.set_sum(area, *block, sum_of(*block, &bytes))?;
+                    done.push(*block);
+                }
             }
             sums.write()?;
         }
         self.disk.sync_data().map_err(|e| self.writing(e))?;
-        for blocks in blocks.chunks(PAGES as usize * 64) {
+        for blocks in done.chunks(PAGES as usize * 64) {
             let mut sums = new_sums();
             blocks.iter().try_for_each(|block| sums.set_mark(area, *block, false))?;
             sums.write()?;

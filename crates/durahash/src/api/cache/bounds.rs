@@ -21,6 +21,9 @@ thread_local! {
     static OWN: Cell<u64> = const { Cell::new(0) };
 }
 
+/// The bounds of entries and of bytes, where there are any.
+pub(super) type Max = (Option<u64>, Option<u64>);
+
 /// The bounds, and what counts for them.
 pub(super) struct Bounds {
     pub(super) policy: Policy,
@@ -74,7 +77,7 @@ impl Bounds {
     }
 
     /// The bounds of both.
-    pub(super) fn max(&self) -> (Option<u64>, Option<u64>) {
+    pub(super) fn max(&self) -> Max {
         let bound = |max: i64| (max != signed(NONE)).then_some(max as u64);
         (bound(self.max_entries), bound(self.max_bytes))
     }

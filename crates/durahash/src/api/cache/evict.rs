@@ -11,6 +11,7 @@ use super::queue::Queue;
 use crate::engine::edit::Rule;
 use crate::engine::expiry::{is_over, split};
 use crate::engine::records::is_damage;
+use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
 use crate::engine::{Engine, Single};
 use crate::index::{Change, Room};
@@ -268,19 +269,24 @@ impl Inner {
     }
 
     /// Figures.
-    pub(super) fn stats(&self) -> CacheStats {
+    pub(super) fn stats(&self) -> Result<CacheStats> {
         let bounds = self.bounds.as_ref();
-        let (used, max) = (bounds.map(Bounds::used), bounds.map(Bounds::max));
-        CacheStats {
+        let used = bounds.map(Bounds::used);
+        // A cache that is only read keeps to no bounds, but may tell of them.
+        let (max, policy) = match bounds {
+            Some(bounds) => (bounds.max(), bounds.policy),
+            None => self.limits(&CacheOptions::default())?,
+        };
+        Ok(CacheStats {
             entries: used.map(|used| used.0),
             bytes_used: bounds.filter(|bounds| bounds.has_bytes()).and(used).map(|used| used.1),
-            max_entries: max.and_then(|max| max.0),
-            max_bytes_used: max.and_then(|max| max.1),
-            eviction: bounds.map(|bounds| bounds.policy),
+            max_entries: max.0,
+            max_bytes_used: max.1,
+            eviction: (max != (None, None)).then_some(policy),
             policy_bytes: bounds.and_then(|b| b.order.as_ref()).map_or(0, |order| order.bytes()),
             evicted: self.evicted.load(Ordering::Relaxed),
             expired: self.expired.load(Ordering::Relaxed),
-        }
+        })
     }
 
     /// Removes all entries.

@@ -8,8 +8,9 @@
 //! | 1, 2 | the bounds of entries and of bytes, if they were set |
 //! | 3 | the name of the policy, if it was set |
 //! | 4 | 1, if it has what was evicted or has expired |
-//! | 5 | `cache`: so it is told from a map of a caller |
-//! | 6 | the number of the next entry that goes, stored by a close |
+//! | 5, 6 | how many entries were evicted, and had expired and were removed, before the last close |
+//! | 7 | `cache`: so it is told from a map of a caller |
+//! | 8 | the number of the next entry that goes, stored by a close |
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use durahash_media::{ErrorKind, Result};
 
 use super::super::map::Map;
-use super::bounds::{Bounds, NONE};
+use super::bounds::{Bounds, Max, NONE};
 use super::queue::Queue;
 use crate::cache::Policy;
 use crate::cache::clock::Time;
@@ -39,8 +40,10 @@ const MAX_ENTRIES: u64 = 1;
 const MAX_BYTES: u64 = 2;
 const POLICY: u64 = 3;
 const KEEPS: u64 = 4;
-const MARK: u64 = 5;
-const NEXT: u64 = 6;
+const EVICTED: u64 = 5;
+const EXPIRED: u64 = 6;
+const MARK: u64 = 7;
+const NEXT: u64 = 8;
 /// The value of [`MARK`].
 const CACHE: &[u8] = b"cache";
 /// Types of the keys and of the values.
@@ -77,7 +80,8 @@ pub(crate) struct Inner {
     pub(super) bounds: Option<Bounds>,
     /// Entries that went by themselves, if they are kept.
     pub(super) queue: Option<Queue>,
-    /// How many entries were removed since the open: evicted, and because they had expired.
+    /// How many entries were removed: evicted, and because they had expired. Those of opens before that ended by a close
+    /// are among them.
     pub(super) evicted: AtomicU64,
     pub(super) expired: AtomicU64,
     /// Where the sweep is.
@@ -103,6 +107,9 @@ impl Inner {
             expired: AtomicU64::new(0),
             round: Mutex::default(),
         };
+        for (key, count) in inner.counts() {
+            count.store(inner.setting(key, None)?.unwrap_or(0), Ordering::Relaxed);
+        }
         if !handle.pool().store.is_read_only() {
             inner.bounds = inner.bounds(options)?;
             let keeps = inner.setting(KEEPS, options.keep_evicted.then_some(1))?;
@@ -123,17 +130,17 @@ impl Inner {
         if let Some(queue) = &self.queue {
             self.setting(NEXT, Some(queue.next()))?;
         }
-        self.store_time(true)
+        self.store_time(true)?;
+        self.store_counts()
     }
 
     /// The bounds that are set, or were; what is stored counts for them.
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
-        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?.unwrap_or(NONE);
-        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?.unwrap_or(NONE);
-        let policy = self.policy(options.eviction)?;
-        if (max_entries, max_bytes) == (NONE, NONE) {
+        let (max, policy) = self.limits(options)?;
+        if max == (None, None) {
             return Ok(None);
         }
+        let (max_entries, max_bytes) = (max.0.unwrap_or(NONE), max.1.unwrap_or(NONE));
         let engine = &*self.handle.engine;
         let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
@@ -143,6 +150,14 @@ impl Inner {
             }
         })?;
         Ok(Some(bounds))
+    }
+
+    /// The bounds of entries and of bytes, and the policy, that are set or were.
+    pub(super) fn limits(&self, options: &CacheOptions) -> Result<(Max, Policy)> {
+        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?;
+        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?;
+        let max = (max_entries.filter(|max| *max != NONE), max_bytes.filter(|max| *max != NONE));
+        Ok((max, self.policy(options.eviction)?))
     }
 
     /// The number that an option sets, which the pool keeps; or the one that it has.
@@ -169,6 +184,21 @@ impl Inner {
             beside.put(&POLICY, set.to_string().as_bytes())?;
         }
         Ok(option.or(kept).unwrap_or_default())
+    }
+
+    fn counts(&self) -> [(u64, &AtomicU64); 2] {
+        [(EVICTED, &self.evicted), (EXPIRED, &self.expired)]
+    }
+
+    /// Stores how many entries were removed, if any were.
+    fn store_counts(&self) -> Result<()> {
+        for (key, count) in self.counts() {
+            let count = count.load(Ordering::Relaxed);
+            if count != 0 {
+                self.setting(key, Some(count))?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes note that a value with this expiry was stored, perhaps: a round that began before may have missed it, and one

@@ -17,6 +17,8 @@ pub(crate) mod iter;
 pub(crate) mod gone;
 mod write;
 
+pub(crate) mod any;
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -342,7 +344,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// ```
     pub fn stats(&self) -> Result<Stats> {
         let mut stats = self.map.stats()?;
-        stats.cache = Some(self.inner.stats());
+        stats.cache = Some(self.map.handle.run(|_| self.inner.stats())?);
         Ok(stats)
     }
 
