@@ -61,8 +61,7 @@ impl Guard {
             sweeper.end();
         }
         let is_read_only = pool.store.is_read_only();
-        let store = || self.inner.store_time(true).and_then(|()| self.inner.store_counts());
-        let stored = if is_read_only { Ok(()) } else { store() };
+        let stored = if is_read_only { Ok(()) } else { self.inner.leave() };
         pool.shared().remove(&map);
         stored
     }
