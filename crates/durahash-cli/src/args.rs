@@ -4,12 +4,15 @@ pub(crate) mod remote;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use durahash::cache::Policy;
 use durahash::{Design, SyncMode, Type};
 use durahash_bench::{Latency, Medium};
 
+use crate::lifetime::parse_lifetime;
 use crate::size::parse_size;
 
 const EXIT_CODES: &str = "\
@@ -44,19 +47,22 @@ pub(crate) enum Command {
 Examples:
   durahash create packages.pool --durability strict
   durahash create edges.pool --kind multimap --codec u64 --max-size 10GiB
-  durahash create shop.pool --map users"
+  durahash create shop.pool --map users
+  durahash create sessions.pool --expiry --max-entries 100000"
     )]
     Create(Create),
 
     /// Store VALUE under KEY, replacing what was there; in a multimap, beside what is there
     ///
     /// Both are taken as they are, without escapes. Without VALUE, the standard input is the value, all of it.
-    /// When the command returns, the entry is stored.
+    /// When the command returns, the entry is stored. In a cache it expires after --ttl, and where it has no
+    /// room another goes.
     #[command(
         verbatim_doc_comment,
         after_help = "\
 Examples:
   durahash put ages.pool Ada 36
+  durahash put sessions.pool 4711 Ada --ttl 30m
   durahash put photos.pool Ada < ada.jpeg
   durahash put ages.pool -- -key -value"
     )]
@@ -67,14 +73,17 @@ Examples:
         key: OsString,
         /// The value [default: the standard input]
         value: Option<OsString>,
+        /// How long the entry lives, in a cache: as 500ms, 90s, 10m, 2h or 7d [default: for ever]
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        ttl: Option<Duration>,
         #[command(flatten)]
         write: Write,
     },
 
     /// Print the value of KEY, as it is, and a line feed; of a multimap all values, in no order
     ///
-    /// Of several keys, prints lines KEY<TAB>VALUE, as dump does. Exit code 1 where a key is not there, of
-    /// which nothing is printed.
+    /// Of several keys, prints lines KEY<TAB>VALUE, as dump does. Exit code 1 where a key is not there, or
+    /// its entry has expired, of which nothing is printed.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -119,7 +128,8 @@ Examples:
     /// left out, those beyond the first 20 without being named; the rest is loaded, and the exit code
     /// is 2. A key that comes again replaces the
     /// value it had, so a load that was cut short can be repeated. Into a multimap every line is
-    /// added, so there it cannot. Ctrl-C ends the load, stores what was read, and tells how much that is;
+    /// added, so there it cannot. In a line for a cache a second tab may follow, and how long the entry lives, as
+    /// 10m. Ctrl-C ends the load, stores what was read, and tells how much that is;
     /// a second one ends it at once.
     #[command(
         verbatim_doc_comment,
@@ -147,7 +157,7 @@ Examples:
     /// Tab, line feed, carriage return and backslash are written \t, \n, \r and \\, and a # that
     /// begins a key is written \#; all other bytes are as they are. The order has no meaning. An
     /// entry that is damaged is named on the standard error; the rest is printed, and the exit
-    /// code is 3.
+    /// code is 3. Of a cache it has what has not expired, without the time at which that will.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -163,7 +173,7 @@ Examples:
         limit: Option<u64>,
     },
 
-    /// Print figures: keys, load factor, depths, space, durability, recovery
+    /// Print figures: keys, load factor, depths, space, durability, recovery; of a cache what has expired, and bounds
     #[command(verbatim_doc_comment, after_help = "Example:\n  durahash stats packages.pool --json")]
     Stats {
         #[command(flatten)]
@@ -419,6 +429,18 @@ pub(crate) struct New {
     /// Bytes beyond which a new pool never grows, as 10GiB [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) max_size: Option<u64>,
+    /// Make a cache: a map whose entries may expire, and go where it has a bound
+    #[arg(long, conflicts_with = "kind")]
+    pub(crate) expiry: bool,
+    /// Entries beyond which a new cache evicts [default: no bound]
+    #[arg(long, value_name = "N", requires = "expiry")]
+    pub(crate) max_entries: Option<u64>,
+    /// Bytes of entries beyond which a new cache evicts, as 1GiB [default: no bound]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "expiry")]
+    pub(crate) max_bytes_used: Option<u64>,
+    /// What a new cache evicts: none (a put into a full cache fails), tinylfu, lru, s3fifo, sieve or random [default: tinylfu]
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy, requires = "expiry")]
+    pub(crate) eviction: Option<Policy>,
     #[command(flatten)]
     pub(crate) write: Write,
 }
@@ -556,6 +578,9 @@ impl Codec {
 pub(crate) enum Kind {
     Map,
     Multimap,
+    /// Made by `--expiry`.
+    #[value(skip)]
+    Cache,
 }
 
 impl Kind {
@@ -564,8 +589,25 @@ impl Kind {
         match self {
             Kind::Map => ("map", "keys"),
             Kind::Multimap => ("multimap", "entries"),
+            Kind::Cache => ("cache", "entries"),
         }
     }
+
+    /// The option that makes one.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Kind::Map => "--kind map",
+            Kind::Multimap => "--kind multimap",
+            Kind::Cache => "--expiry",
+        }
+    }
+}
+
+fn parse_policy(name: &str) -> Result<Policy, String> {
+    name.parse().map_err(|_| {
+        let known: Vec<_> = Policy::ALL.iter().map(Policy::to_string).collect();
+        format!("the policies are {}", known.join(", "))
+    })
 }
 
 fn parse_design(name: &str) -> Result<Design, String> {

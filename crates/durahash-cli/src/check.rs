@@ -66,12 +66,11 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
         findings,
     };
     for name in names {
-        let map = Opened::of(pool, &name)?;
-        if map.kind() == Kind::Multimap {
-            looked.called = Kind::Multimap.names().1;
-        }
-        match map.stats() {
-            Ok(stats) => {
+        match Opened::of(pool, &name).and_then(|map| Ok((map.kind(), map.stats()?))) {
+            Ok((kind, stats)) => {
+                if kind == Kind::Multimap {
+                    looked.called = Kind::Multimap.names().1;
+                }
                 looked.entries = looked.entries.map(|entries| entries + stats.keys);
                 looked.suspect = Some(stats.suspect);
                 let space = stats.space;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use durahash::{Error, ErrorKind};
 use serde_json::json;
@@ -15,6 +15,7 @@ use crate::args::{Kind, New};
 use crate::escape::read_line;
 use crate::exit::{Exit, Failure};
 use crate::input::{Input, Line};
+use crate::lifetime::parse_lifetime;
 use crate::output::print_as;
 use crate::pool::open_or_create;
 use crate::progress::Progress;
@@ -58,6 +59,7 @@ pub(crate) fn load_into<S: Store>(
         progress,
         start,
         batch: Vec::new(),
+        lifetimes: Vec::new(),
         lines: Vec::new(),
         batch_bytes: 0,
         loaded: 0,
@@ -101,6 +103,8 @@ struct Load<'a, S> {
     start: Instant,
     /// Entries that go to the pool together: those that could be read without waiting.
     batch: Vec<Pair>,
+    /// How long each lives, of a cache.
+    lifetimes: Vec<Option<Duration>>,
     /// The lines that they stood in.
     lines: Vec<u64>,
     batch_bytes: usize,
@@ -138,9 +142,10 @@ impl<S: Store> Load<'_, S> {
                     self.leave_out(self.input.line, &format!("the {part} is too large"));
                 }
                 Line::Entry => match self.read_entry(&line) {
-                    Ok((key, value)) => {
+                    Ok(((key, value), lifetime)) => {
                         self.batch_bytes += key.len() + value.len();
                         self.batch.push((key, value));
+                        self.lifetimes.push(lifetime);
                         self.lines.push(self.input.line);
                     }
                     Err(why) => self.leave_out(self.input.line, &why),
@@ -152,29 +157,38 @@ impl<S: Store> Load<'_, S> {
         }
     }
 
-    /// The key and value of a line. Those for a multimap are good ones.
-    fn read_entry(&self, line: &[u8]) -> Result<Pair, String> {
+    /// The key and value of a line, and how long the entry lives. Those for a multimap are good ones.
+    fn read_entry(&self, line: &[u8]) -> Result<(Pair, Option<Duration>), String> {
+        let (line, lifetime) = match self.store.kind() {
+            Kind::Cache => split_lifetime(line)?,
+            _ => (line, None),
+        };
         let (key, value) = read_line(line)?;
         self.store.accepts(&key, &value).map_err(|e| e.to_string())?;
-        Ok((key, value))
+        Ok(((key, value), lifetime))
     }
 
     /// Puts the batch. Where one entry of it is bad all are put again, one by one, which tells
-    /// which one it is. A multimap was asked before: nothing may be added twice.
+    /// which one it is. A multimap was asked before: nothing may be added twice. Entries of a cache are put one by one.
     fn put_batch(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
-        match self.store.put_many(&batch) {
-            Ok(()) => self.loaded += batch.len() as u64,
-            Err(e) if is_bad_line(&e) => {
+        let lifetimes = std::mem::take(&mut self.lifetimes);
+        let put = match self.store.kind() {
+            Kind::Cache => Ok(false),
+            _ => self.store.put_many(&batch).map(|()| true),
+        };
+        match put {
+            Ok(true) => self.loaded += batch.len() as u64,
+            Err(e) if !is_bad_line(&e) => return Err(self.pool_failed(&e)),
+            _ => {
                 for (i, (key, value)) in batch.iter().enumerate() {
-                    match self.store.put(key, value) {
+                    match self.store.put(key, value, lifetimes[i]) {
                         Ok(()) => self.loaded += 1,
                         Err(e) if is_bad_line(&e) => self.leave_out(self.lines[i], &e.to_string()),
                         Err(e) => return Err(self.pool_failed(&e)),
                     }
                 }
             }
-            Err(e) => return Err(self.pool_failed(&e)),
         }
         self.lines.clear();
         self.batch_bytes = 0;
@@ -231,6 +245,14 @@ impl<S: Store> Load<'_, S> {
         }
         failure
     }
+}
+
+/// A line for a cache without the lifetime behind its second tab, and that, if it has one.
+fn split_lifetime(line: &[u8]) -> Result<(&[u8], Option<Duration>), String> {
+    let mut tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t');
+    let Some((end, _)) = tabs.nth(1) else { return Ok((line, None)) };
+    let lifetime = parse_lifetime(&String::from_utf8_lossy(&line[end + 1..]))?;
+    Ok((&line[..end], Some(lifetime)))
 }
 
 /// True if a failure is that of one line, not of the pool.

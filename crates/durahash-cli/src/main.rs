@@ -11,6 +11,7 @@ mod dump;
 mod escape;
 mod exit;
 mod input;
+mod lifetime;
 mod load;
 mod maps;
 mod node;
@@ -54,8 +55,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Create(args) => pool::create(&args),
-        Command::Put { pool, key, value, write } => {
-            point::put(&pool, &key, value.as_deref(), &write)
+        Command::Put { pool, key, value, ttl, write } => {
+            point::put(&pool, &key, value.as_deref(), ttl, &write)
         }
         Command::Get { read, keys } => point::get(&read, &keys),
         Command::Del { pool, key, value, write } => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use durahash::{
-    AnyMap, AnyMultiMap, Design, ErrorKind, Finding, Options, Pool, Result, Stats, Type,
+    AnyCache, AnyMap, AnyMultiMap, Design, ErrorKind, Finding, Options, Pool, Result, Stats, Type,
 };
 
 use crate::args::Kind;
@@ -15,13 +15,15 @@ pub(crate) const MAIN: &str = "main";
 pub(crate) enum Opened {
     Map(AnyMap),
     Multimap(AnyMultiMap),
+    Cache(AnyCache),
 }
 
-/// Evaluates the first expression with an open map; with a multimap the second, if there is one.
+/// Evaluates the first expression with an open map or cache; with a multimap the second, if there is one.
 macro_rules! either {
     ($opened:expr, $map:ident => $single:expr $(, $multi:expr)?) => {
         match $opened {
             $crate::opened::Opened::Map($map) => $single,
+            $crate::opened::Opened::Cache($map) => $single,
             $crate::opened::Opened::Multimap($map) => either!(@ $single $(, $multi)?),
         }
     };
@@ -44,12 +46,14 @@ impl Opened {
             return Ok(match kind {
                 Kind::Map => Opened::Map(options.create(path)?),
                 Kind::Multimap => Opened::Multimap(options.create(path)?),
+                Kind::Cache => Opened::Cache(options.create(path)?),
             });
         };
         let pool: Pool = options.open_or_create(path)?;
         Ok(match kind {
             Kind::Map => Opened::Map(pool.create(name, &options)?),
             Kind::Multimap => Opened::Multimap(pool.create(name, &options)?),
+            Kind::Cache => Opened::Cache(pool.create(name, &options)?),
         })
     }
 
@@ -65,19 +69,27 @@ impl Opened {
             Err(e) if matches!(e.kind(), ErrorKind::Design { .. }) => {
                 pool.open(name).map(Opened::Multimap)
             }
-            opened => opened.map(Opened::Map),
+            // Its values do not expire.
+            Err(e) if matches!(e.kind(), ErrorKind::Types { .. }) => {
+                pool.open(name).map(Opened::Map)
+            }
+            opened => opened.map(Opened::Cache),
         }
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        either!(self, _map => Kind::Map, Kind::Multimap)
+        match self {
+            Opened::Map(_) => Kind::Map,
+            Opened::Multimap(_) => Kind::Multimap,
+            Opened::Cache(_) => Kind::Cache,
+        }
     }
 
     pub(crate) fn design(&self) -> Design {
         either!(self, map => map.design())
     }
 
-    /// The types of keys and values.
+    /// The types of keys and values; without the expiry of those of a cache.
     pub(crate) fn types(&self) -> [Type; 2] {
         either!(self, map => [map.key_type(), map.value_type()])
     }

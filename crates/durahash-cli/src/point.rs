@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use durahash::MAX_VALUE_BYTES;
 
-use crate::args::{Read, Write};
+use crate::args::{Kind, Read, Write};
 use crate::escape::write_line;
 use crate::exit::{Exit, Failure};
 use crate::opened::Opened;
@@ -20,9 +21,21 @@ pub(crate) fn put(
     pool: &Path,
     key: &OsStr,
     value: Option<&OsStr>,
+    lifetime: Option<Duration>,
     write: &Write,
 ) -> Result<Exit, Failure> {
-    put_into(|| open_to_write(pool, write), key, value)
+    let open = || {
+        let pool = open_to_write(pool, write)?;
+        if lifetime.is_some() && pool.kind() != Kind::Cache {
+            let (name, kind) = (pool.name(), pool.kind().names().0);
+            let message = format!(
+                "{name}: a {kind} forgets nothing: leave --ttl out, or create one with --expiry"
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        Ok(pool)
+    };
+    put_into(open, key, value, lifetime)
 }
 
 /// Puts a value, which is the standard input where there is none; that is read before the store is opened.
@@ -30,6 +43,7 @@ pub(crate) fn put_into<S: Store>(
     open: impl FnOnce() -> Result<S, Failure>,
     key: &OsStr,
     value: Option<&OsStr>,
+    lifetime: Option<Duration>,
 ) -> Result<Exit, Failure> {
     let mut input = Vec::new();
     let value = match value {
@@ -42,7 +56,7 @@ pub(crate) fn put_into<S: Store>(
         }
     };
     let store = open()?;
-    store.put(key.as_bytes(), value).map_err(|e| store.failed(&e))?;
+    store.put(key.as_bytes(), value, lifetime).map_err(|e| store.failed(&e))?;
     store.close()?;
     Ok(Exit::Ok)
 }
@@ -86,7 +100,7 @@ pub(crate) fn del(
     let removed = match (&pool.map, value) {
         (_, None) => return del_from(pool, key),
         (Opened::Multimap(map), Some(value)) => map.remove_one(key, value.as_bytes()),
-        (Opened::Map(_), Some(_)) => {
+        (Opened::Map(_) | Opened::Cache(_), Some(_)) => {
             let message =
                 format!("{}: a map has one value for each key: leave VALUE out", pool.name());
             return Err(Failure::new(Exit::Usage, message));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
@@ -28,12 +29,19 @@ impl Store for Pool<'_> {
         self.map.kind()
     }
 
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        either!(&self.map, map => map.put(key, value), map.add(key, value))
+    fn put(&self, key: &[u8], value: &[u8], lifetime: Option<Duration>) -> Result<(), Error> {
+        match (&self.map, lifetime) {
+            (Opened::Cache(cache), Some(lifetime)) => cache.put_for(key, value, lifetime),
+            (map, _) => either!(map, map => map.put(key, value), map.add(key, value)),
+        }
     }
 
     fn put_many(&self, pairs: &[Pair]) -> Result<(), Error> {
-        either!(&self.map, map => map.put_many(pairs), map.add_many(pairs))
+        match &self.map {
+            Opened::Map(map) => map.put_many(pairs),
+            Opened::Multimap(map) => map.add_many(pairs),
+            Opened::Cache(cache) => pairs.iter().try_for_each(|(key, value)| cache.put(key, value)),
+        }
     }
 
     fn accepts(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -85,7 +93,7 @@ pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
 
 /// Creates a pool as `new` says, or a map in it.
 fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
-    let kind = new.kind.unwrap_or(Kind::Map);
+    let kind = if new.expiry { Kind::Cache } else { new.kind.unwrap_or(Kind::Map) };
     if kind == Kind::Multimap && new.design == Some(Design::Reh) {
         let message = "design reh keeps one value for each key, so no --kind multimap".to_owned();
         return Err(Failure::new(Exit::Usage, message));
@@ -112,7 +120,13 @@ pub(crate) fn open_of_several(args: &Read) -> Result<(Pool<'_>, Vec<String>), Fa
     let pool: durahash::Pool =
         read_options(&args.file).open(path).map_err(|e| open_failed(path, &e))?;
     let map = Opened::of(&pool, name.unwrap_or(MAIN)).map_err(|e| open_failed(path, &e))?;
-    let others = pool.names().into_iter().filter(|other| other != name.unwrap_or(MAIN)).collect();
+    let beside = match &map {
+        // What lies beside a cache is a part of it.
+        Opened::Cache(_) => format!("{}.cache", name.unwrap_or(MAIN)),
+        _ => String::new(),
+    };
+    let is_other = |other: &String| other != name.unwrap_or(MAIN) && *other != beside;
+    let others = pool.names().into_iter().filter(is_other).collect();
     Ok((Pool { path, name, map }, others))
 }
 
@@ -145,14 +159,15 @@ pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &'a New) -> Result<Pool<'a
     if wanted_types != types
         || new.design.is_some_and(|wanted| wanted != design)
         || new.kind.is_some_and(|wanted| wanted != kind)
+        || new.expiry && kind != Kind::Cache
     {
         let [key, value] = types;
         let message = format!(
-            "{}: the {} exists, as --design {design} --kind {} with keys of {key} and values of \
-             {value}; leave --design, --kind and --codec out to load into it",
+            "{}: the {} exists, as --design {design} {} with keys of {key} and values of {value}; leave \
+             --design, --kind, --expiry and --codec out to load into it",
             pool.display(),
             if name.is_some() { "map" } else { "pool" },
-            kind.names().0,
+            kind.option(),
         );
         return Err(Failure::new(Exit::Usage, message));
     }
@@ -165,8 +180,20 @@ fn options(new: &New) -> Options {
         None => Options::new(),
     };
     let options = in_mode(options, &new.write);
-    match new.max_size {
+    let options = match new.max_size {
         Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    };
+    let options = match new.max_entries {
+        Some(entries) => options.max_entries(entries),
+        None => options,
+    };
+    let options = match new.max_bytes_used {
+        Some(bytes) => options.max_bytes_used(bytes),
+        None => options,
+    };
+    match new.eviction {
+        Some(policy) => options.eviction(policy),
         None => options,
     }
 }

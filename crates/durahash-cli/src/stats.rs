@@ -22,21 +22,26 @@ const BAR_CHARS: u64 = 40;
 pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let map = open_to_read(read)?.map;
     let progress = Progress::without_end("looking");
-    let stats = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
+    let (stats, live) = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
     drop(progress);
     let (pool, kind) = (read.file.pool.display().to_string(), map.kind());
     let disk_bytes = fs::metadata(&read.file.pool).ok().map(|file| file.blocks() * 512);
-    let taken = Taken { disk_bytes, huge_bytes: map.huge_bytes() };
+    let taken = Taken { disk_bytes, huge_bytes: map.huge_bytes(), live };
     let (as_json, as_text) =
         (|| as_json(&pool, kind, &stats, &taken), || as_text(&pool, kind, &stats, &taken));
     print_as(json, as_json, as_text)?;
     Ok(Exit::Ok)
 }
 
-/// Which blocks of records are free is known when every slot was looked at.
-fn look(map: &Opened) -> Result<Stats, Error> {
+/// Which blocks of records are free is known when every slot was looked at. The other figure is how many entries of a cache
+/// have not expired.
+fn look(map: &Opened) -> Result<(Stats, Option<u64>), Error> {
     while map.step()? {}
-    map.stats()
+    let live = match map {
+        Opened::Cache(cache) => Some(cache.count()?),
+        _ => None,
+    };
+    Ok((map.stats()?, live))
 }
 
 /// How many units have each local depth that occurs.
@@ -44,12 +49,14 @@ fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
     stats.index.depths.iter().copied().enumerate().filter(|(_, units)| *units != 0)
 }
 
-/// Bytes that the pool takes, where the system tells.
+/// What was found out beside the figures of the library: bytes that the pool takes, where the system tells.
 struct Taken {
     /// Of the disk: fewer than the size of a file that has holes.
     disk_bytes: Option<u64>,
     /// Of memory, in huge pages.
     huge_bytes: Option<u64>,
+    /// And entries of a cache that have not expired.
+    live: Option<u64>,
 }
 
 fn as_json(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> Value {
@@ -88,6 +95,16 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> Value {
         "recovered": stats.recovered,
         "suspect": stats.suspect,
     });
+    if let (Some(cache), Some(live)) = (stats.cache, taken.live) {
+        figures["cache"] = json!({
+            "live": live,
+            "expired": stats.keys.saturating_sub(live),
+            "removed": { "expired": cache.expired, "evicted": cache.evicted },
+            "max_entries": cache.max_entries,
+            "max_bytes_used": cache.max_bytes_used,
+            "eviction": cache.eviction.map(|policy| policy.to_string()),
+        });
+    }
     // Those of the design.
     if let Some(pea) = stats.index.pea {
         figures["strategies"] = json!(pea.strategies);
@@ -114,6 +131,25 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats, taken: &Taken) -> String {
     row("kind", kind.names().0.into());
     row("types", format!("{} -> {}", stats.key_type, stats.value_type));
     row(kind.names().1, stats.keys.to_string());
+    if let (Some(cache), Some(live)) = (stats.cache, taken.live) {
+        row(
+            "expired",
+            format!(
+                "{} to be removed yet, {} removed",
+                stats.keys.saturating_sub(live),
+                cache.expired
+            ),
+        );
+        let bounds = [
+            cache.max_entries.map(|max| format!("{max} entries")),
+            cache.max_bytes_used.map(human),
+        ];
+        let bounds: Vec<_> = bounds.into_iter().flatten().collect();
+        row("bound", if bounds.is_empty() { "none".into() } else { bounds.join(", ") });
+        if let Some(policy) = cache.eviction {
+            row("eviction", format!("{policy}, {} evicted", cache.evicted));
+        }
+    }
     row("load factor", format!("{:.3}", stats.load_factor()));
     row(
         "bytes per entry",

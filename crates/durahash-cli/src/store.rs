@@ -1,5 +1,7 @@
 //! The operations that commands need of a map, in a pool or in the memory of nodes.
 
+use std::time::Duration;
+
 use durahash::{Error, MAX_VALUE_BYTES, Result};
 
 use crate::args::Kind;
@@ -18,8 +20,8 @@ pub(crate) trait Store {
 
     fn kind(&self) -> Kind;
 
-    /// Puts a value, or adds it.
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Puts a value, or adds it; in a cache for a lifetime, if there is one.
+    fn put(&self, key: &[u8], value: &[u8], lifetime: Option<Duration>) -> Result<()>;
 
     /// Puts many; where a key comes again, the last value counts.
     fn put_many(&self, pairs: &[Pair]) -> Result<()>;

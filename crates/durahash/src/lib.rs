@@ -22,7 +22,7 @@
 //!   [`Data`]: numbers, `bool`, `char`, tuples of them, arrays of bytes, `[u8]` and `str`; structs by the features
 //!   `zerocopy` and `serde`. A map is fastest if both are words.
 //! - [`Cache`] is a map that forgets: entries expire, and go where it has a bound.
-//! - [`AnyMap`] and [`AnyMultiMap`] open pools whose types are known at run time.
+//! - [`AnyMap`], [`AnyMultiMap`] and [`AnyCache`] open pools whose types are known at run time.
 //!
 //! Every operation takes `&self`; clones of a map are handles of one pool. One process at a time has a pool open for
 //! writing, or several for reading ([`Options::read_only`]). Dropping the last handle closes the
@@ -131,6 +131,7 @@ mod api;
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::batch::Batch;
 pub use api::cache::Cache;
+pub use api::cache::any::AnyCache;
 pub use api::cache::gone::Gone;
 pub use api::cache::iter::CacheIter;
 pub use api::iter::{Iter, MultiIter};

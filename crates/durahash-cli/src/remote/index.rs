@@ -289,7 +289,7 @@ impl<M: Memory> Store for Index<M> {
         Kind::Map
     }
 
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], _: Option<Duration>) -> Result<()> {
         self.with_space(|| self.map.put(key, value))
     }
 

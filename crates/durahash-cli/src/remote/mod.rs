@@ -60,7 +60,7 @@ fn run<M: Memory>(args: &Remote, attached: durahash::Result<M>) -> Result<Exit, 
     let open = |memory| Index::open(memory, addresses, Share::Little);
     match &args.command {
         RemoteCommand::Put { key, value } => {
-            point::put_into(|| open(memory), key, value.as_deref())
+            point::put_into(|| open(memory), key, value.as_deref(), None)
         }
         RemoteCommand::Get { keys } => point::get_from(&open(memory)?, keys),
         RemoteCommand::Del { key } => point::del_from(open(memory)?, key.as_bytes()),

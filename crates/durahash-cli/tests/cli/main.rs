@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod caches;
 mod commands;
 mod faults;
 mod multimaps;

@@ -26,6 +26,8 @@ use crate::word::PmU64;
 const HEAD_WORDS: usize = 8;
 /// The format of these words.
 const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x01");
+/// Where a file has the epoch.
+pub(crate) const EPOCH_OFF: u64 = 8;
 /// Counters of a file, as a power of two.
 pub(crate) const FILE_SHIFT: u32 = 12;
 pub(crate) const FILE_BYTES: u64 = (HEAD_WORDS as u64 + (1 << FILE_SHIFT)) * 8;

@@ -100,6 +100,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         Map { handle, types: PhantomData }
     }
 
+    /// Of other types than the pool's, whose bytes they are: byte strings, if not both are words there.
+    pub(super) fn of_bytes(handle: Handle<Single>) -> Self {
+        Map { handle, types: PhantomData }
+    }
+
     #[inline]
     pub(super) fn hash(&self, key: &K::Ref) -> u64 {
         self.handle.engine.hash::<K>(key, Self::WORDS)

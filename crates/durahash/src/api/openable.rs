@@ -6,13 +6,14 @@ use durahash_media::Result;
 
 use super::any::{AnyMap, AnyMultiMap};
 use super::cache::Cache;
+use super::cache::any::AnyCache;
 use super::map::Map;
 use super::multi_map::MultiMap;
 use crate::engine::data::Data;
 use crate::engine::expiry::Timed;
-use crate::engine::maps::OpenPool;
+use crate::engine::maps::{Handle, OpenPool};
 use crate::engine::settings::Settings;
-use crate::engine::spec::Required;
+use crate::engine::spec::{Required, refuse_cache};
 use crate::engine::{Kind, Multi, Single};
 
 pub(super) mod sealed {
@@ -32,8 +33,8 @@ pub(super) mod sealed {
     }
 }
 
-/// The types that [`Options`](crate::Options) make and open: [`Map`], [`MultiMap`] and [`Cache`]; [`AnyMap`] and [`AnyMultiMap`], whose
-/// keys and values have types that are known at run time only; and [`Pool`](crate::Pool), a file of several maps.
+/// The types that [`Options`](crate::Options) make and open: [`Map`], [`MultiMap`] and [`Cache`]; [`AnyMap`], [`AnyMultiMap`] and
+/// [`AnyCache`], whose keys and values have types that are known at run time only; and [`Pool`](crate::Pool), a file of several maps.
 ///
 /// ```
 /// use durahash::{Openable, Options};
@@ -55,11 +56,24 @@ pub trait Openable: sealed::Sealed {}
 /// ```
 pub trait NamedMap: Openable + sealed::SealedMap {}
 
+/// A map without types.
+fn any(handle: Handle<Single>) -> Result<AnyMap> {
+    let engine = &*handle.engine;
+    if !engine.store.is_read_only() {
+        refuse_cache(engine.key, engine.value)?;
+    }
+    Ok(AnyMap::new(handle))
+}
+
 macro_rules! openable {
-    ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr, $of:expr, $($to:ident).+;)*) => {$(
+    ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr, $expires:expr, $of:expr, $($to:ident).+;)*) => {$(
         impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
-            const REQUIRED: Required =
-                Required { kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)), types: $types, changes: true };
+            const REQUIRED: Required = Required {
+                kind: Some((<$Kind>::NUMBER, <$Kind>::DESIGN)),
+                types: $types,
+                expires: $expires,
+                changes: true,
+            };
             fn new(pool: Arc<OpenPool>, settings: &Settings) -> Result<Self> {
                 <Self as sealed::SealedMap>::numbered(&pool, 0, settings)
             }
@@ -83,9 +97,10 @@ macro_rules! openable {
 }
 
 openable! {
-    <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
-    <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE)), |handle, _| Ok(Self::new(handle)), handle;
-    <K, V> Cache<K, V>, Single, Some((K::TYPE, Timed::<V>::TYPE)), Self::new, map.handle;
-    <> AnyMap, Single, None, |handle, _| Ok(Self::new(handle)), handle;
-    <> AnyMultiMap, Multi, None, |handle, _| Ok(Self::new(handle)), handle;
+    <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE)), false, |handle, _| Ok(Self::new(handle)), handle;
+    <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE)), false, |handle, _| Ok(Self::new(handle)), handle;
+    <K, V> Cache<K, V>, Single, Some((K::TYPE, Timed::<V>::TYPE)), false, Self::new, map.handle;
+    <> AnyMap, Single, None, false, |handle, _| any(handle), handle;
+    <> AnyMultiMap, Multi, None, false, |handle, _| Ok(Self::new(handle)), handle;
+    <> AnyCache, Single, None, true, Self::new, cache.map.handle;
 }

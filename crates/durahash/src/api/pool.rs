@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, ErrorKind, PoolStats, Result};
 
-use super::cache::inner::SUFFIX;
+use super::cache::inner::{SUFFIX, is_beside};
 use super::openable::{NamedMap, Openable, sealed};
 use super::options::Options;
 use crate::engine::data::Type;
@@ -85,7 +85,7 @@ impl UnwindSafe for Pool {}
 impl RefUnwindSafe for Pool {}
 
 impl sealed::Sealed for Pool {
-    const REQUIRED: Required = Required { kind: None, types: None, changes: true };
+    const REQUIRED: Required = Required::ANY;
     fn new(pool: Arc<OpenPool>, _: &Settings) -> Result<Self> {
         Ok(Pool { pool })
     }
@@ -135,8 +135,30 @@ impl Pool {
         let spec = MapSpec::new(&options.settings, T::REQUIRED)?;
         // The type says that one is wanted.
         let spec = spec.ok_or(ErrorKind::Closed)?;
+        if matches!(spec.value, Type::Expiring(_)) {
+            self.clear_way(name)?;
+        }
         let map = self.pool.create(name, &spec, Ok)?;
-        T::numbered(&self.pool, map, &options.settings)
+        T::numbered(&self.pool, map, &options.settings).inspect_err(|_| {
+            let _caches = self.pool.shared();
+            if self.is_cache(name) && !self.has(&beside(name)) {
+                // Nobody could open it. Where this fails, the error tells more than its own.
+                let _ = self.pool.remove(name);
+            }
+        })
+    }
+
+    /// Removes what a removal of a cache of this name left that was cut off.
+    fn clear_way(&self, name: &str) -> Result<()> {
+        let _caches = self.pool.shared();
+        let beside = beside(name);
+        if self.has(name) || !self.has(&beside) {
+            return Ok(());
+        }
+        if !is_beside(&self.pool, &beside)? {
+            return Err(ErrorKind::MapExists { name: beside }.into());
+        }
+        self.pool.remove(&beside)
     }
 
     /// Opens a map. It is open once, whatever number of handles it has. A [`Cache`](crate::Cache) has the bounds that the
@@ -259,7 +281,8 @@ impl Pool {
     /// Removes a map with all of its entries, and gives its space back to the pool; with a [`Cache`](crate::Cache) the map
     /// beside it.
     ///
-    /// **Durability.** A crash leaves the map as it was, or nothing of it.
+    /// **Durability.** A crash leaves the map as it was, or nothing of it; or the map beside a cache, which a new cache of its name
+    /// or another removal removes.
     /// **Concurrency.** Operations on other maps go on meanwhile.
     ///
     /// # Errors
@@ -278,14 +301,26 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove(&self, name: &str) -> Result<()> {
-        if self.is_cache(name) {
-            // First: a cache without it is whole, but it is nothing without the cache.
-            match self.pool.remove(&format!("{name}{SUFFIX}")) {
-                Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
-                removed => removed.map_err(self.at())?,
-            }
+        self.remove_both(name).map_err(self.at())
+    }
+
+    fn remove_both(&self, name: &str) -> Result<()> {
+        // No cache is opened meanwhile.
+        let _caches = self.pool.shared();
+        let (beside, was_cache) = (beside(name), self.is_cache(name));
+        let removed = self.pool.remove(name);
+        if matches!(&removed, Err(e) if !matches!(e.kind(), ErrorKind::NoMap { .. })) {
+            return removed;
         }
-        self.pool.remove(name).map_err(self.at())
+        // Behind the cache, which would forget its bounds without it. It may be all that an earlier removal left.
+        if self.has(&beside) && (was_cache || is_beside(&self.pool, &beside)?) {
+            return self.pool.remove(&beside);
+        }
+        removed
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.pool.store.maps().iter().any(|(_, other, _)| other == name)
     }
 
     fn is_cache(&self, name: &str) -> bool {
@@ -450,6 +485,11 @@ impl Pool {
     fn at(&self) -> impl Fn(durahash_media::Error) -> durahash_media::Error {
         |e| e.at_path(self.path())
     }
+}
+
+/// The name of the map beside a cache of this name.
+fn beside(name: &str) -> String {
+    format!("{name}{SUFFIX}")
 }
 
 impl fmt::Debug for Pool {

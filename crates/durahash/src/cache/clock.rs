@@ -47,10 +47,12 @@ impl Clock {
         Clock { manual: Some(Arc::new(AtomicU64::new(millis))) }
     }
 
-    /// Moves the hands of a manual clock on. That of the system stays as it is.
+    /// Moves the hands of a manual clock on, at most to the last millisecond that there is. That of the system stays as
+    /// it is.
     pub fn advance(&self, by: Duration) {
         if let Some(millis) = &self.manual {
-            millis.fetch_add(millis_of(by), Ordering::SeqCst);
+            let later = |now: u64| Some(now.saturating_add(millis_of(by)));
+            let _ = millis.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
         }
     }
 

@@ -49,7 +49,7 @@ fn recovered(copy: FileLock) -> Result<FileLock> {
     let settings = Settings { verify: true, dax: Dax::Off, ..Settings::new() };
     let file = reopen(copy)?;
     let lock = file.file_lock();
-    open_on(&settings, file, Required { kind: None, types: None, changes: false })?.close_last()?;
+    open_on(&settings, file, Required::ANY)?.close_last()?;
     let file = reopen(lock)?;
     file.make_ring()?;
     Ok(file.file_lock())

@@ -195,8 +195,6 @@ mod tests {
 
     const ENTRIES: u64 = 100;
 
-    const ANY: Required = Required { kind: None, types: None, changes: false };
-
     fn make(path: &Path) {
         let map: Map<u64, u64> = Options::new().create(path).unwrap();
         for i in 0..ENTRIES {
@@ -216,7 +214,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("n".repeat(255));
         make(&path);
-        compact(&Settings::new(), ANY, &path, &mut |_, _| {
+        compact(&Settings::new(), Required::ANY, &path, &mut |_, _| {
             let names = fs::read_dir(dir.path()).unwrap().count();
             assert!(names <= 2, "{names}");
         })
@@ -237,7 +235,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap();
-        compact(&Settings::new(), ANY, &path, &mut |_, _| {
+        compact(&Settings::new(), Required::ANY, &path, &mut |_, _| {
             if let Ok(growing) = fs::metadata(aside(&path)) {
                 assert_eq!(growing.mode() & 0o777, 0o600);
             }
@@ -261,7 +259,7 @@ mod tests {
                 fs::write(&path, "another").unwrap();
             }
         };
-        let e = compact(&Settings::new(), ANY, &path, swap).unwrap_err();
+        let e = compact(&Settings::new(), Required::ANY, &path, swap).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Io { .. }), "{e}");
         assert_eq!(fs::read(&path).unwrap(), b"another");
         assert_whole(&moved);
@@ -278,7 +276,7 @@ mod tests {
         for n in 1.. {
             let before = fs::metadata(&path).unwrap().ino();
             faults::arm(n, EIO);
-            let end = compact(&Settings::new(), ANY, &path, &mut |_, _| ());
+            let end = compact(&Settings::new(), Required::ANY, &path, &mut |_, _| ());
             let failed = faults::disarm();
             assert!(failed || end.is_ok());
             let replaced = fs::metadata(&path).unwrap().ino() != before;
@@ -306,7 +304,8 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        compact(&Settings::new(), ANY, &path, &mut |done, of| assert!(done <= of)).unwrap();
+        compact(&Settings::new(), Required::ANY, &path, &mut |done, of| assert!(done <= of))
+            .unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), keys);
@@ -345,7 +344,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        compact(&Settings::new(), ANY, &path, &mut |_, _| ()).unwrap();
+        compact(&Settings::new(), Required::ANY, &path, &mut |_, _| ()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {

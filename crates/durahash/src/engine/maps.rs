@@ -245,7 +245,7 @@ impl OpenPool {
         let members = self.members();
         let member = members.get(&map);
         let format = with!(member.ok_or(ErrorKind::Closed)?, engine => &engine.format);
-        check_wanted(format, K::NUMBER, types, !self.store.is_read_only())?;
+        check_wanted(format, K::NUMBER, types, false)?;
         let engine = member.and_then(K::of).ok_or(ErrorKind::Closed)?;
         Ok(Handle { engine: Arc::clone(engine), pool: Arc::clone(self) })
     }

@@ -345,7 +345,8 @@ pub(crate) fn open_on<M: Medium>(
 fn check_own(format: &Format, required: Required, read_only: bool) -> Result<()> {
     match required.kind {
         Some((kind, _)) => {
-            check_wanted(format, kind, required.types, required.changes && !read_only)
+            let changes = required.changes && !required.expires && !read_only;
+            check_wanted(format, kind, required.types, changes)
         }
         None if format.kind == Format::NO_MAP => Ok(()),
         None => known(format).map(drop),

@@ -3,7 +3,7 @@
 use durahash_media::{Error, ErrorKind, Format, Geometry, Result};
 
 use super::cell::Cell;
-use super::data::Type;
+use super::data::{Expiring, Type};
 use super::design::Design;
 use super::settings::{DesignOptions, Settings};
 
@@ -18,8 +18,16 @@ pub struct Required {
     pub(crate) kind: Option<(u8, Design)>,
     /// The types of keys and values, where they are known.
     pub(crate) types: Option<(Type, Type)>,
+    /// The values of a new map, of types that the settings say, expire.
+    pub(crate) expires: bool,
     /// False where its entries are only read, or copied as they are.
     pub(crate) changes: bool,
+}
+
+impl Required {
+    /// Any map, or none.
+    pub(crate) const ANY: Required =
+        Required { kind: None, types: None, expires: false, changes: true };
 }
 
 /// The properties of a new map.
@@ -55,11 +63,14 @@ impl MapSpec {
         let Some((kind, design)) = required.kind else { return Ok(None) };
         let is_cache = |(_, value)| matches!(value, Type::Expiring(_));
         if required.types.is_none() && settings.types.is_some_and(is_cache) {
-            return refused("values expire in a cache only, which has its types at compile time");
+            return refused(
+                "values expire in a cache only, which is given their type without the expiry",
+            );
         }
         let Some((key, value)) = required.types.or(settings.types) else {
             return refused("the types of keys and values of a new map are not set");
         };
+        let value = if required.expires { Type::Expiring(Expiring::of(value)) } else { value };
         if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
             return refused("an array type has less than 16 MiB; longer values are bytes");
         }
@@ -113,8 +124,17 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
     Ok((*design, key, value))
 }
 
-/// Refuses a format that is not of this kind, or has not these types. A cache is one of any types if it is only read, since
-/// others do not tell it what they change.
+/// Refuses a cache: it is a map of any types if it is only read, since others do not tell it what they change.
+pub(crate) fn refuse_cache(key: Type, value: Type) -> Result<()> {
+    if !matches!(value, Type::Expiring(_)) {
+        return Ok(());
+    }
+    let found = format!("a cache with keys of {key} and values of {value}");
+    let wanted = "a map, or a pool that is opened for reading only".into();
+    Err(ErrorKind::Types { found, wanted }.into())
+}
+
+/// Refuses a format that is not of this kind, or has not these types; a cache of any types, if others change it.
 pub(crate) fn check_wanted(
     format: &Format,
     kind: u8,
@@ -136,11 +156,7 @@ pub(crate) fn check_wanted(
             let name = |(key, value)| format!("keys of {key} and values of {value}");
             Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
         }
-        None if matches!(value, Type::Expiring(_)) && changes => {
-            let found = format!("a cache with keys of {key} and values of {value}");
-            let wanted = "a map, or a pool that is opened for reading only".into();
-            Err(ErrorKind::Types { found, wanted }.into())
-        }
+        None if changes => refuse_cache(key, value),
         _ => Ok(()),
     }
 }

@@ -78,9 +78,9 @@ pub struct CacheStats {
     pub eviction: Option<Policy>,
     /// Bytes of DRAM by which the policy knows the entries.
     pub policy_bytes: u64,
-    /// Entries that were evicted since the open.
+    /// Entries that were evicted, in this open and in those before it that ended by a close.
     pub evicted: u64,
-    /// Entries that the sweep has removed since the open.
+    /// Entries that had expired and were removed, in the same opens.
     pub expired: u64,
 }
 

@@ -1,16 +1,18 @@
 //! Caches: entries expire, for everything and for good, and the sweep removes what has expired and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use durahash::cache::{Clock, Policy};
 use durahash::{
-    AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome, Pool, Type,
+    AnyCache, AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome,
+    Pool, Type,
 };
-use durahash_media::Geometry;
 use durahash_media::hash::WordMix;
 use durahash_media::sim::{Call, Hook, Sim, Site};
+use durahash_media::{Event, Geometry};
 
 /// Extents of so many bytes make units and runs in a few hundred entries.
 const TINY: Geometry = Geometry { extent_shift: 12, slots: 0, hash_bits: 0, buckets: 2 };
@@ -348,6 +350,56 @@ fn a_compacted_cache_forgets_as_before() {
     assert_eq!(all, [(1, "one".into()), (2, "two".into())].into());
     clock.advance(10 * MILLI);
     assert_eq!(cache.count().unwrap(), 1);
+}
+
+/// The same cache by texts of its types. One that is only read tells of the bound, and of what went before.
+#[test]
+fn a_cache_without_types_is_the_same_cache() {
+    each_design(|design, clock, options| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache.pool");
+        let types = options.clone().types(Type::U32, Type::Str);
+        let any: AnyCache = types.clone().max_entries(3).create(&path).unwrap();
+        assert_eq!((any.key_type(), any.value_type()), (Type::U32, Type::Str));
+        any.put_for(b"1", b"one", 10 * MILLI).unwrap();
+        any.put(b"2", b"two").unwrap();
+        assert!(matches!(any.put(b"x", b"two").unwrap_err().kind(), ErrorKind::Text { .. }));
+        assert_eq!(any.get(b"1").unwrap().as_deref(), Some(&b"one"[..]));
+        let at = UNIX_EPOCH + (START as u32 + 10) * MILLI;
+        assert_eq!(any.expires_at(b"1").unwrap(), Some(Some(at)), "{design}");
+        clock.advance(10 * MILLI);
+        assert_eq!((any.get(b"1").unwrap(), any.remove(b"1").unwrap()), (None, false));
+        any.put_for(b"3", b"three", MILLI).unwrap();
+        clock.advance(MILLI);
+        let all: Vec<_> = any.iter().map(Result::unwrap).collect();
+        assert_eq!(all, [(b"2".to_vec(), b"two".to_vec())]);
+        while any.step().unwrap() {}
+        assert_eq!(
+            any.stats().unwrap().cache.unwrap().expired,
+            1,
+            "{design}: the other was removed"
+        );
+        for key in ["4", "5", "6", "7"] {
+            any.put(key.as_bytes(), b"more").unwrap();
+        }
+        any.close().unwrap();
+
+        let any: AnyCache = options.clone().read_only(true).open(&path).unwrap();
+        let stats = any.stats().unwrap().cache.unwrap();
+        assert_eq!((stats.max_entries, stats.eviction), (Some(3), Some(Policy::TinyLfu)));
+        assert_eq!((stats.evicted, stats.expired, any.count().unwrap()), (2, 1, 3), "{design}");
+        any.close().unwrap();
+        let cache: Cache<u32, str> = options.open(&path).unwrap();
+        cache.put(&8, "eight").unwrap();
+        assert_eq!(cache.stats().unwrap().cache.unwrap().evicted, 3);
+        assert_sound(&cache);
+        cache.close().unwrap();
+
+        let map: Map<u32, str> = options.create(dir.path().join("map.pool")).unwrap();
+        map.close().unwrap();
+        let refused = options.open::<AnyCache>(dir.path().join("map.pool")).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::Types { .. }), "it forgets nothing");
+    });
 }
 
 const POLICIES: [Policy; 5] =
@@ -729,4 +781,234 @@ fn a_sweep_takes_nothing_that_was_touched() {
         }
         assert_sound(&cache);
     }
+}
+
+/// What a closure makes is refused, and nothing is evicted for it, where it is larger than the bound, and where nothing
+/// makes room; a value that is replaced needs no second room.
+#[test]
+fn closures_and_replacements_keep_a_bound_of_bytes() {
+    const MAX: u64 = 1000;
+    fn used(cache: &Cache<u64, [u8]>) -> u64 {
+        cache.stats().unwrap().cache.unwrap().bytes_used.unwrap()
+    }
+    fn assert_full<T: std::fmt::Debug>(done: durahash::Result<T>) {
+        assert!(matches!(done.unwrap_err().kind(), ErrorKind::Full { .. }));
+    }
+    for (&design, policy) in Design::ALL.iter().flat_map(|d| [(d, Policy::None), (d, Policy::Lru)])
+    {
+        let clock = Clock::manual(START);
+        let options = options(design, &clock).max_bytes_used(MAX).eviction(policy);
+        let cache: Cache<u64, [u8]> = options.in_memory().unwrap();
+        cache.put(&0, &[0; 100]).unwrap();
+        let entry = used(&cache);
+        let entries = MAX / entry;
+        (1..entries).for_each(|key| cache.put(&key, &[0; 100]).unwrap());
+        for key in 0..entries {
+            cache.put(&key, &[1; 100]).unwrap();
+            cache.put(&key, &[2; 90]).unwrap();
+            cache.update(&key, |_| Change::Set(vec![3; 100])).unwrap();
+        }
+        assert_eq!((cache.len().unwrap(), used(&cache)), (entries, entries * entry), "{design}");
+        let large = vec![0; MAX as usize];
+        assert_full(cache.update(&0, |_| Change::Set(large.clone())));
+        assert_full(cache.compare_exchange(&0, &[3; 100], &large));
+        assert_eq!((cache.len().unwrap(), used(&cache)), (entries, entries * entry), "{policy}");
+        cache.remove(&0).unwrap();
+        assert_full(cache.get_or_insert_with(&0, None, || large.clone()));
+        assert_eq!(cache.len().unwrap(), entries - 1, "{policy}");
+        cache.put(&0, &[3; 100]).unwrap();
+        if policy == Policy::None {
+            assert_full(cache.update(&0, |_| Change::Set(vec![4; 200])));
+            assert_full(cache.put(&0, &[4; 200]));
+            assert_full(cache.compare_exchange(&0, &[3; 100], &[4; 200]));
+            assert_eq!(cache.get(&0).unwrap(), Some(vec![3; 100]));
+            cache.remove(&0).unwrap();
+            assert_full(cache.get_or_insert_with(&0, None, || vec![4; 200]));
+            assert_full(cache.update(&0, |_| Change::Set(vec![4; 200])));
+            assert_eq!(cache.stats().unwrap().cache.unwrap().evicted, 0);
+        } else {
+            assert_eq!(cache.stats().unwrap().cache.unwrap().evicted, 0, "nothing had to go");
+            cache.put(&0, &[4; 200]).unwrap();
+            assert_eq!(cache.get(&0).unwrap(), Some(vec![4; 200]));
+        }
+        assert!(used(&cache) <= MAX);
+    }
+}
+
+/// Counts how often threads wait.
+struct Waits(Arc<AtomicU64>);
+
+impl Hook for Waits {
+    fn before(&self, call: Call, _: Site) {
+        if matches!(call, Call::Event(Event::Wait)) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A put waits while the only place is in another thread's hands, however long that takes.
+#[test]
+fn a_put_waits_for_a_place_in_other_hands() {
+    let (sim, waits) = (Sim::new(1 << 20), Arc::new(AtomicU64::new(0)));
+    sim.set_hook(Box::new(Waits(Arc::clone(&waits))));
+    let bounded = Options::new().geometry(TINY).seed(7).sweep(false).max_entries(1);
+    let cache: Cache<u64, u64> = bounded.create_on(sim).unwrap();
+    std::thread::scope(|scope| {
+        let mut put = None;
+        cache
+            .update(&1, |_| {
+                let thread = scope.spawn(|| cache.put(&2, &20));
+                let before = waits.load(Ordering::Relaxed);
+                while !thread.is_finished() && waits.load(Ordering::Relaxed) < before + 20_000 {
+                    std::thread::yield_now();
+                }
+                put = Some(thread);
+                Change::Set(10)
+            })
+            .unwrap();
+        put.unwrap().join().unwrap().unwrap();
+    });
+    assert_eq!((cache.len().unwrap(), cache.get(&2).unwrap()), (1, Some(20)));
+    // Its own place a thread does not wait for.
+    cache.clear().unwrap();
+    let mut nested = None;
+    let put = |_| {
+        nested = Some(cache.put(&2, &20));
+        Change::Keep
+    };
+    cache.update(&1, put).unwrap();
+    assert!(matches!(nested.unwrap().unwrap_err().kind(), ErrorKind::Full { .. }));
+}
+
+/// A removal that is killed leaves a cache with its bounds and with what went, or none; what it leaves of one is in nobody's way.
+#[test]
+fn a_cache_is_removed_with_the_map_beside_it() {
+    const BYTES: u64 = 1 << 20;
+    let clock = Clock::manual(START);
+    let options = options(Design::Reh, &clock);
+    let keeps = options.clone().max_entries(1).keep_evicted(true);
+    let (sim, kills) = (Sim::new(BYTES), Kills::default());
+    kills.watch(&sim);
+    let pool: Pool = options.create_on(sim).unwrap();
+    let cache: Cache<u64, u64> = pool.create("one", &keeps).unwrap();
+    (0..3).for_each(|key| cache.put(&key, &key).unwrap());
+    drop(cache);
+    let mut orphans = 0;
+    for image in kills.during(|| pool.remove("one").unwrap()) {
+        let open = || options.open_on::<Pool, _>(Sim::from_image(&image, BYTES)).unwrap();
+        let pool = open();
+        let names = pool.names();
+        if names.iter().any(|name| name == "one") {
+            let cache: Cache<u64, u64> = pool.open("one").unwrap();
+            assert_eq!(cache.stats().unwrap().cache.unwrap().max_entries, Some(1));
+            assert_eq!(cache.evicted().count(), 2);
+            continue;
+        }
+        orphans += names.len();
+        assert!(matches!(
+            pool.open::<Cache<u64, u64>>("one").unwrap_err().kind(),
+            ErrorKind::NoMap { .. }
+        ));
+        let cache: Cache<u64, u64> = pool.open_or_create("one", &options).unwrap();
+        assert_eq!(cache.stats().unwrap().cache.unwrap().max_entries, None);
+        assert_eq!(cache.evicted().count(), 0);
+        let pool = open();
+        assert_eq!(pool.remove("one").is_ok(), !names.is_empty());
+        assert!(pool.names().is_empty());
+    }
+    assert!(orphans > 0);
+}
+
+/// A map of a caller that has the name is in the way, and is left alone; a cache whose second map is not made is not either.
+#[test]
+fn a_cache_is_made_with_the_map_beside_it_or_not() {
+    let options = Options::new().geometry(TINY).seed(7).sweep(false);
+    let pool: Pool = options.in_memory().unwrap();
+    let own: Map<u64, [u8]> = pool.create("one.cache", &options).unwrap();
+    own.put(&(1 << 40), b"mine").unwrap();
+    drop(own);
+    let refused = pool.create::<Cache<u64, u64>>("one", &options).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::MapExists { .. }));
+    assert!(pool.remove("one").is_err());
+    assert_eq!(pool.names(), ["one.cache"]);
+    for i in 1..62 {
+        pool.create::<Map<u64, u64>>(&format!("map {i}"), &options).unwrap();
+    }
+    let refused = pool.create::<Cache<u64, u64>>("two", &options).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Full { .. }), "{refused}");
+    assert_eq!(pool.names().len(), 62);
+    pool.remove("map 1").unwrap();
+    pool.create::<Cache<u64, u64>>("two", &options).unwrap().put(&1, &10).unwrap();
+}
+
+/// A round of the sweep that goes by while a value is being stored does not make it forgotten.
+#[test]
+fn a_value_that_is_stored_beside_a_round_goes() {
+    /// Ends a round, once it is asked to, before the next flush.
+    struct Rounds(Arc<AtomicBool>, Arc<OnceLock<Cache<u64, u64>>>);
+
+    impl Hook for Rounds {
+        fn before(&self, call: Call, _: Site) {
+            if matches!(call, Call::Flush) && self.0.swap(false, Ordering::Relaxed) {
+                while self.1.get().unwrap().step().unwrap() {}
+            }
+        }
+    }
+
+    each_design(|design, clock, options| {
+        let (asked, there) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+        let sim = Sim::new(1 << 20);
+        sim.set_hook(Box::new(Rounds(Arc::clone(&asked), Arc::clone(&there))));
+        let cache: Cache<u64, u64> = options.create_on(sim).unwrap();
+        there.set(cache.clone()).unwrap();
+        while cache.step().unwrap() {}
+        asked.store(true, Ordering::Relaxed);
+        cache.put_for(&1, &10, MILLI).unwrap();
+        assert!(!asked.load(Ordering::Relaxed));
+        clock.advance(MILLI);
+        while cache.step().unwrap() {}
+        assert_eq!(cache.len().unwrap(), 0, "{design}");
+    });
+}
+
+/// A number is given once in an open of the pool, too, if the cache is closed meanwhile.
+#[test]
+fn what_went_has_a_number_of_its_own() {
+    let pool: Pool = Options::new().in_memory().unwrap();
+    let keeps = Options::new().sweep(false).max_entries(1).keep_evicted(true);
+    let mut last = 0;
+    for i in 0..3 {
+        let cache: Cache<u64, u64> = pool.open_or_create("cache", &keeps).unwrap();
+        (0..3).for_each(|key| cache.put(&(3 * i + key), &key).unwrap());
+        let mut ids: Vec<u64> = cache.evicted().map(|gone| gone.unwrap().id).collect();
+        ids.sort_unstable();
+        assert!(ids[0] > last);
+        last = *ids.last().unwrap();
+        ids.iter().for_each(|id| assert!(cache.done(*id).unwrap()));
+    }
+}
+
+/// By a step half a second after the last time.
+#[test]
+fn the_time_is_stored_at_least_once_a_second() {
+    let clock = Clock::manual(START);
+    let (sim, options) = (Sim::new(1 << 20), options(Design::Reh, &clock));
+    let cache: Cache<u64, u64> = options.create_on(sim.clone()).unwrap();
+    cache.step().unwrap();
+    clock.advance(500 * MILLI);
+    cache.step().unwrap();
+    let back = options.clock(Clock::manual(START));
+    let cache: Cache<u64, u64> = back.open_on(Sim::from_image(&sim.image(), 1 << 20)).unwrap();
+    cache.put_until(&1, &10, UNIX_EPOCH + Duration::from_millis(START + 500)).unwrap();
+    assert_eq!(cache.get(&1).unwrap(), None);
+}
+
+#[test]
+fn a_clock_does_not_run_over() {
+    let clock = Clock::manual(START);
+    let cache: Cache<u64, u64> =
+        Options::new().clock(clock.clone()).sweep(false).in_memory().unwrap();
+    cache.put_for(&1, &10, MILLI).unwrap();
+    clock.advance(Duration::MAX);
+    assert_eq!(cache.get(&1).unwrap(), None);
 }

@@ -327,3 +327,24 @@ fn pools_that_are_not_for_readers_are_locked() {
     }
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
 }
+
+#[test]
+fn counters_of_a_killed_writer_are_not_those_of_a_pool_restored_in_its_place() {
+    let (_dir, path) = new_path();
+    options().create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    let backup = std::fs::read(&path).unwrap();
+    let map: Map<u64, u64> = options().open(&path).unwrap();
+    let names = std::fs::read_dir(path.parent().unwrap()).unwrap();
+    let beside = names.map(|name| name.unwrap().path()).find(|other| *other != path).unwrap();
+    let counters = std::fs::read(&beside).unwrap();
+    map.close().unwrap();
+    // What a kill leaves, and a backup in the same file.
+    std::fs::write(&path, backup).unwrap();
+    std::fs::write(&beside, &counters).unwrap();
+    let _again: Map<u64, u64> = Options::new().sync_mode(SyncMode::Process).open(&path).unwrap();
+    // It has come to the number of the open that the counters are of.
+    let state = &std::fs::read(&path).unwrap()[128..];
+    assert_eq!(state[..4], counters[8..12]);
+    let seen = Options::new().read_only(true).open::<Map<u64, u64>>(&path);
+    assert!(matches!(seen.err().unwrap().kind(), ErrorKind::Locked));
+}

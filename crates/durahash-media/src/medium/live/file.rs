@@ -392,7 +392,7 @@ impl Disk for LiveFiles {
         let live = self.live();
         // What a close that was killed has left behind the end is other bytes in each of the files.
         self.cut_live(live, len)?;
-        self.view.lengthen(len, bytes)?;
+        let had = self.view.lengthen(len, bytes)?;
         // One open file tells once of pages that were not written: this sync must not take that from a checkpoint's.
         if !self.view.is_new() {
             let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
@@ -414,7 +414,7 @@ impl Disk for LiveFiles {
         if let Err(e) = lengthened {
             // Space that is not given back is taken over by the next growth.
             let _ = self.cut_live(live, len);
-            self.view.cut_back(len);
+            self.view.cut_back(had);
             return Err(e);
         }
         clear_marks(len..bytes, |line| self.mark_at(line));

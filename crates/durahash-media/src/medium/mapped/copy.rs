@@ -82,7 +82,7 @@ impl Blank for PoolCopy {
         }
         let (start, end) = (hole.start.clamp(len, bytes), hole.end.clamp(len, bytes));
         self.file.extend(len, end, start)?;
-        self.file.extend(end, bytes, bytes)
+        self.file.extend(end, bytes, bytes).map(drop)
     }
 
     fn write(&self, off: u64, bytes: &[u8]) -> Result<()> {

@@ -174,16 +174,18 @@ impl PoolFile {
     }
 
     /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it but what is from
-    /// `hole` on; cuts it back to `from` where that fails.
-    pub(super) fn extend(&self, from: u64, to: u64, hole: u64) -> Result<()> {
+    /// `hole` on; the length to which a growth that fails later is cut back, as this does. That is no less than the file has:
+    /// readers in other processes may have more of it mapped than the pool has now.
+    pub(super) fn extend(&self, from: u64, to: u64, hole: u64) -> Result<u64> {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
         }
         // ext4 takes all the space there is before it refuses a request for more. Others meet a full disk meanwhile.
         let wanted = hole.saturating_sub(from);
+        let had = self.metadata()?.len().max(from);
         if wanted >= LARGE_BYTES {
-            let new = wanted.saturating_sub(self.metadata()?.len().saturating_sub(from));
+            let new = wanted.saturating_sub(had - from);
             if new > sys::space_free(&self.file) {
                 return Err(Error::full(to - from, Limit::Disk).at_path(self.path()));
             }
@@ -195,13 +197,25 @@ impl PoolFile {
                 other => other,
             };
         }
-        if hole < to {
+        if hole < to && had < to {
             extended = extended.and_then(|()| sys::truncate(&self.file, to));
         }
-        extended.map_err(|e| {
-            self.cut_back(from);
-            self.no_space(e, to - from)
-        })
+        match extended {
+            Ok(()) => Ok(had),
+            Err(e) => {
+                self.cut_back(had);
+                Err(self.no_space(e, to - from))
+            }
+        }
+    }
+
+    /// Makes what the file has of the bytes `from` to `to` zeros.
+    pub(super) fn clear(&self, from: u64, to: u64) -> Result<()> {
+        let cleared = match sys::punch(&self.file, from, to - from) {
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
+            cleared => cleared,
+        };
+        cleared.map_err(|e| self.error("growing the pool", e))
     }
 
     /// Takes the space of holes in the first `bytes` bytes but for `unused` ones, which a copy by other means may

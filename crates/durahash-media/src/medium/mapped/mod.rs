@@ -45,7 +45,7 @@ pub(super) use file::real_dir;
 use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
-use readers::{Readers, unless_read};
+use readers::{Readers, distrust, unless_read};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,17 +276,26 @@ impl Mapped {
         }
         let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
         let file_id = FileId::of(&metadata);
-        let readers = (options.readers && !read_only).then(|| {
-            let readers = Readers::of_writer(&file, file_id);
-            readers.map_err(|e| file.error("making the file for readers of the pool", e))
-        });
+        let readers = match (read_only, options.readers) {
+            (true, _) => None,
+            (false, true) => {
+                let readers = Readers::of_writer(&file, file_id);
+                let doing = "making the file for readers of the pool";
+                Some(readers.map_err(|e| file.error(doing, e))?)
+            }
+            (false, false) => {
+                let doing = "emptying the file that another writer left for readers of the pool";
+                distrust(&file, file_id).map_err(|e| file.error(doing, e))?;
+                None
+            }
+        };
         let mut mapped = Mapped {
             region,
             flushes,
             read_only,
             dax,
             mapping,
-            readers: readers.transpose()?,
+            readers,
             file,
             file_id,
             file_bytes: len,
@@ -415,8 +424,8 @@ impl Mapped {
         }
         self.reach(&self.mapping, self.sharing, bytes)?;
         let hole = hole_in(hole.max(len)..bytes);
-        self.file.extend(len, bytes, hole.start)?;
-        self.file.fill(hole.end, bytes).inspect_err(|_| self.file.cut_back(len))?;
+        let had = self.file.extend(len, bytes, hole.start)?;
+        self.file.fill(hole.end, bytes).inspect_err(|_| self.file.cut_back(had))?;
         if !hole.is_empty() {
             self.mapping.set_huge_from(huge_from(&hole));
         }
@@ -431,7 +440,7 @@ impl Mapped {
         // With DAX what is stored there is durable when fenced, so the length must be before.
         let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
         if let Err(e) = durable {
-            self.file.cut_back(len);
+            self.file.cut_back(had);
             return Err(e);
         }
         // SAFETY: all of the file is mapped readable and writable.
@@ -491,10 +500,12 @@ impl Mapped {
         *self.log.lock().unwrap_or_else(PoisonError::into_inner) = log;
     }
 
-    /// Lengthens the file, of which this medium shows as much as before.
-    pub(super) fn lengthen(&self, from: u64, to: u64) -> Result<()> {
-        if self.file.metadata()?.len() > from {
-            self.file.truncate(from)?;
+    /// Lengthens the file, of which this medium shows as much as before, with zeros; the length that
+    /// [`cut_back`](Mapped::cut_back) gives it again.
+    pub(super) fn lengthen(&self, from: u64, to: u64) -> Result<u64> {
+        let len = self.file.metadata()?.len();
+        if len > from {
+            self.file.clear(from, len)?;
         }
         self.file.extend(from, to, to)
     }

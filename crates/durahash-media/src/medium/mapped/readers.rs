@@ -6,7 +6,9 @@
 //! *Of which open.* A reader trusts the counters if they are of the epoch in the pool's state word, which is not
 //! clean. Every open for writing, also by a library that knows no readers, stores another epoch there before its
 //! first other store, and every close stores a clean state. So a reader that finds the same state word behind its
-//! loads has seen no store that was not counted. The counters get the epoch when all maps are recovered.
+//! loads has seen no store that was not counted. The counters get the epoch when all maps are recovered. An older
+//! pool that is put in the place of one may come to the same epoch once more, and so may a new pool in a file of the
+//! same number: an open for writing that counts nothing takes the epoch from the counters that are left there.
 //!
 //! *The end of the pool's file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
 //! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts the
@@ -15,7 +17,7 @@
 //! exclusive lock. Of the pool's file a reader touches only what the number of extents in the superblock says, which
 //! is there, whatever growth may fail.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use super::file::{PoolFile, real_dir};
 use super::map::{Mapping, Sharing};
 use crate::error::Result;
 use crate::identity::FileId;
-use crate::medium::changes::{Changes, FILE_BYTES, FILE_SHIFT};
+use crate::medium::changes::{Changes, EPOCH_OFF, FILE_BYTES, FILE_SHIFT};
 use crate::medium::process::Process;
 use crate::medium::sys;
 
@@ -43,17 +45,69 @@ fn path_beside(pool: &PoolFile, id: FileId) -> io::Result<PathBuf> {
     Ok(real_dir(pool.path())?.join(id.readers_name()))
 }
 
-/// The file that is there, if it is one of the pool's owner: another user's could say anything.
+/// The file that is there, if it is one of the pool's owner: another user's could say anything, and is used by nobody.
 fn open(pool: &PoolFile, path: &Path, to_write: bool) -> io::Result<Option<File>> {
+    let owner = sys::metadata(pool.file())?.uid();
+    let is_owners = |file: &Metadata| file.is_file() && file.uid() == owner;
+    match sys::name_metadata(path) {
+        Ok(named) if is_owners(&named) => {}
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => return Ok(None),
+    }
     let file = match sys::open_no_link(path, to_write) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    let (own, owner) = (sys::metadata(&file)?, sys::metadata(pool.file())?);
-    if !own.is_file() || own.uid() != owner.uid() {
-        return Err(io::Error::other("the file for readers is not one of the pool's owner"));
+    Ok(is_owners(&sys::metadata(&file)?).then_some(file))
+}
+
+/// A new one.
+fn create(pool: &PoolFile, path: &Path) -> io::Result<File> {
+    let file = sys::create(path, 0o600).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            io::Error::other(format!("{} is not a file of the pool's owner", path.display()))
+        }
+        _ => e,
+    })?;
+    if let Err(e) = share(&file, pool).and_then(|()| allocate(&file)) {
+        // One of another owner is used by nobody, and is in the way.
+        let _ = sys::unlink(path);
+        return Err(e);
     }
-    Ok(Some(file))
+    Ok(file)
+}
+
+/// Who may read or write the pool may do so with this file.
+fn share(file: &File, pool: &PoolFile) -> io::Result<()> {
+    let (own, owner) = (sys::metadata(file)?, sys::metadata(pool.file())?);
+    if own.uid() != owner.uid() {
+        sys::change_owner(file, Some(owner.uid()), None)?;
+    }
+    let is_groups =
+        own.gid() == owner.gid() || sys::change_owner(file, None, Some(owner.gid())).is_ok();
+    sys::change_mode(file, owner.mode() & if is_groups { 0o666 } else { 0o606 })
+}
+
+fn allocate(file: &File) -> io::Result<()> {
+    match sys::allocate(file, 0, FILE_BYTES) {
+        Err(e) if sys::is(&e, Errno::OPNOTSUPP) => {
+            sys::write_at(file, &vec![0; FILE_BYTES as usize], 0)
+        }
+        allocated => allocated,
+    }
+}
+
+/// Locks the file of `path` for a reader; false where the last writer is about to remove it, or has.
+fn lock(file: &File, path: &Path) -> io::Result<bool> {
+    if !sys::try_lock(file, true)? {
+        return Ok(false);
+    }
+    let locked = sys::metadata(file)?;
+    match sys::name_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 impl Readers {
@@ -70,26 +124,12 @@ impl Readers {
     pub(super) fn of_writer(pool: &PoolFile, id: FileId) -> io::Result<Self> {
         let path = path_beside(pool, id)?;
         let file = match open(pool, &path, true)? {
-            Some(file) => file,
-            None => {
-                let file = sys::create(&path, 0o600)?;
-                let (own, owner) = (sys::metadata(&file)?, sys::metadata(pool.file())?);
-                if own.uid() != owner.uid() {
-                    sys::change_owner(&file, Some(owner.uid()), None)?;
-                }
-                let is_groups = own.gid() == owner.gid()
-                    || sys::change_owner(&file, None, Some(owner.gid())).is_ok();
-                // Who may read the pool may read this.
-                sys::change_mode(&file, owner.mode() & if is_groups { 0o644 } else { 0o604 })?;
+            Some(file) => {
+                allocate(&file)?;
                 file
             }
+            None => create(pool, &path)?,
         };
-        match sys::allocate(&file, 0, FILE_BYTES) {
-            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => {
-                sys::write_at(&file, &vec![0; FILE_BYTES as usize], 0)?;
-            }
-            allocated => allocated?,
-        }
         let readers = Self::map(file, Sharing::PageCache, Some(path))?;
         readers.changes.count_for(0);
         Ok(readers)
@@ -97,11 +137,21 @@ impl Readers {
 
     /// Those of a reader; `None` where no writer has made the file, or one is about to cut the pool.
     pub(super) fn of_reader(pool: &PoolFile, id: FileId) -> io::Result<Option<Self>> {
-        let Some(file) = open(pool, &path_beside(pool, id)?, false)? else { return Ok(None) };
-        if !sys::try_lock(&file, true)? || sys::metadata(&file)?.len() < FILE_BYTES {
+        let path = path_beside(pool, id)?;
+        let Some(file) = open(pool, &path, false)? else { return Ok(None) };
+        if !lock(&file, &path)? || sys::metadata(&file)?.len() < FILE_BYTES {
             return Ok(None);
         }
         Self::map(file, Sharing::Seen, None).map(Some)
+    }
+}
+
+/// Lets no reader trust the counters that an earlier writer has left, as this one counts nothing. The file stays:
+/// readers of that writer may have it locked.
+pub(super) fn distrust(pool: &PoolFile, id: FileId) -> io::Result<()> {
+    match open(pool, &path_beside(pool, id)?, true)? {
+        Some(file) => sys::write_at(&file, &[0; 8], EPOCH_OFF),
+        None => Ok(()),
     }
 }
 
@@ -110,7 +160,7 @@ fn are_gone(file: &File) -> bool {
     sys::try_lock(file, false).is_ok_and(|locked| locked)
 }
 
-/// Runs `cut`, which cuts the pool, unless a reader has it mapped. `own`: the writer's, if it has any.
+/// Runs `cut`, which cuts the pool, unless a reader has it mapped, or may have. `own`: the writer's, if it has any.
 pub(super) fn unless_read(
     (pool, id): (&PoolFile, FileId),
     own: Option<&Readers>,
@@ -119,9 +169,10 @@ pub(super) fn unless_read(
     // Held until the pool is cut.
     let found = match own {
         Some(_) => None,
-        None => path_beside(pool, id)
-            .and_then(|path| open(pool, &path, false))
-            .map_err(|e| pool.error("looking for readers of the pool", e))?,
+        None => match path_beside(pool, id).and_then(|path| open(pool, &path, false)) {
+            Ok(found) => found,
+            Err(_) => return Ok(()),
+        },
     };
     let file = own.map(|readers| &readers.file).or(found.as_ref());
     if file.is_none_or(are_gone) { cut() } else { Ok(()) }

@@ -16,6 +16,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
 use super::*;
+use crate::medium::changes::FILE_BYTES;
 use crate::medium::sim::faults;
 
 const EXTENT: u64 = 512 << 10;
@@ -669,5 +670,78 @@ fn pages_that_a_sync_may_have_lost_are_written_by_the_next() {
         assert!(unsynced());
         medium.sync(0, EXTENT).unwrap();
         assert!(!unsynced());
+    }
+}
+
+fn for_readers() -> MappedOptions {
+    MappedOptions { readers: true, ..options() }
+}
+
+#[test]
+fn a_reader_takes_no_file_that_its_writer_removes_meanwhile() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let writer = Mapped::open(&path, false, &for_readers()).unwrap();
+    assert!(Mapped::look_on(&path, &options()).unwrap().is_some());
+    let name = path.with_file_name(writer.file_id.readers_name());
+    faults::before_lock(Some(Box::new(move || fs::remove_file(&name).unwrap())));
+    let seen = Mapped::look_on(&path, &options());
+    faults::before_lock(None);
+    assert!(seen.unwrap().is_none());
+}
+
+#[test]
+fn what_is_no_file_for_readers_is_in_the_way_of_its_writer_only() {
+    let (_dir, path) = directory();
+    make(&path, 2 * EXTENT, 7).unwrap();
+    let name = FileId::of(&fs::metadata(&path).unwrap()).readers_name();
+    fs::create_dir(path.with_file_name(&name)).unwrap();
+    let refused = Mapped::open(&path, false, &for_readers()).err().unwrap();
+    assert!(format!("{refused:?}").contains(&name), "{refused:?}");
+    assert!(Mapped::look_on(&path, &options()).unwrap().is_none());
+    Mapped::open(&path, false, &options()).unwrap().trim(EXTENT).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
+}
+
+#[test]
+fn if_any_call_fails_no_file_for_readers_is_left() {
+    for (errno, _) in FAILURES {
+        let (dir, path) = directory();
+        make(&path, EXTENT, 7).unwrap();
+        let mode = fs::metadata(&path).unwrap().mode();
+        let open = || Mapped::open(&path, false, &for_readers()).map(drop);
+        let mut left = 0;
+        fail_each(errno, open, |_| {
+            left = names(&dir).len() - 1;
+            // The call that failed may be that which takes it away.
+            names(&dir).iter().filter(|name| *name != "pool").for_each(|name| {
+                let file = fs::metadata(dir.path().join(name)).unwrap();
+                assert_eq!((file.len(), file.mode()), (FILE_BYTES, mode), "{errno:?}");
+                fs::remove_file(dir.path().join(name)).unwrap();
+            });
+        });
+        assert_eq!(left, 0, "{errno:?}");
+    }
+}
+
+#[test]
+fn a_growth_that_fails_cuts_nothing_that_readers_may_have_mapped() {
+    for (errno, _) in FAILURES {
+        let (_dir, path) = directory();
+        make(&path, EXTENT, 7).unwrap();
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let len = || file.metadata().unwrap().len();
+        // Of a close beside readers.
+        file.set_len(4 * EXTENT).unwrap();
+        sys::write_at(&file, &[1; 8], EXTENT + 64).unwrap();
+        let lengthen = || medium.lengthen(EXTENT, 2 * EXTENT).map(drop);
+        fail_each(errno, lengthen, |_| assert_eq!(len(), 4 * EXTENT, "{errno:?}"));
+        assert_eq!(fs::read(&path).unwrap()[EXTENT as usize..], vec![0; 3 * EXTENT as usize]);
+        let extend = || medium.file.extend(EXTENT, 2 * EXTENT, EXTENT).map(drop);
+        fail_each(errno, extend, |_| assert_eq!(len(), 4 * EXTENT, "{errno:?}"));
+        let grow = || medium.grow(2 * EXTENT);
+        fail_each(errno, grow, |_| assert_eq!(len(), 4 * EXTENT, "{errno:?}"));
+        assert_eq!(medium.region().len(), 2 * EXTENT);
     }
 }

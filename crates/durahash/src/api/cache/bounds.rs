@@ -2,9 +2,10 @@
 //!
 //! An insert reserves its place before it is made, and evicts until it gets one. So no more is stored than the bounds
 //! say, whatever threads do at once; but for a value that a closure makes longer, which counts when it is stored, and
-//! makes room then.
+//! makes room then. Where nothing is evicted it is refused.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use durahash_media::{Error, Limit};
 
@@ -15,6 +16,14 @@ use crate::index::Room;
 /// A bound that is none.
 pub(super) const NONE: u64 = u64::MAX;
 
+thread_local! {
+    /// Places in the hands of this thread, of all caches.
+    static OWN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The bounds of entries and of bytes, where there are any.
+pub(super) type Max = (Option<u64>, Option<u64>);
+
 /// The bounds, and what counts for them.
 pub(super) struct Bounds {
     pub(super) policy: Policy,
@@ -24,6 +33,8 @@ pub(super) struct Bounds {
     max_bytes: i64,
     entries: AtomicI64,
     bytes: AtomicI64,
+    /// Places in the hands of all threads. Who waits for one has none: threads do not wait for one another.
+    places: AtomicU64,
 }
 
 /// A bound as a number that sums are compared with.
@@ -50,6 +61,7 @@ impl Bounds {
             max_bytes: signed(max_bytes),
             entries: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
+            places: AtomicU64::new(0),
         }
     }
 
@@ -65,7 +77,7 @@ impl Bounds {
     }
 
     /// The bounds of both.
-    pub(super) fn max(&self) -> (Option<u64>, Option<u64>) {
+    pub(super) fn max(&self) -> Max {
         let bound = |max: i64| (max != signed(NONE)).then_some(max as u64);
         (bound(self.max_entries), bound(self.max_bytes))
     }
@@ -85,13 +97,26 @@ impl Bounds {
             || self.bytes.load(Ordering::Relaxed) > self.max_bytes
     }
 
+    /// A place for nothing, which says that a thread is about to change what is stored.
+    pub(super) fn hand(&self) -> Place<'_> {
+        self.places.fetch_add(1, Ordering::Relaxed);
+        OWN.set(OWN.get() + 1);
+        Place { bounds: self, entries: 0, bytes: 0 }
+    }
+
+    /// True if other threads have places, for which this one may wait: they wait for none of its own.
+    pub(super) fn are_others_at_it(&self) -> bool {
+        OWN.get() == 0 && self.places.load(Ordering::Relaxed) > 0
+    }
+
     /// Reserves a place, if there is room.
     pub(super) fn reserve(&self, entries: i64, bytes: i64) -> Option<Place<'_>> {
-        let mut place = Place { bounds: self, entries: 0, bytes: 0 };
-        // What is added when there is no room for the other is given back with the place.
-        place.entries = add_up_to(&self.entries, entries, self.max_entries)?;
-        place.bytes = add_up_to(&self.bytes, bytes, self.max_bytes)?;
-        Some(place)
+        let entries = add_up_to(&self.entries, entries, self.max_entries)?;
+        let added = add_up_to(&self.bytes, bytes, self.max_bytes);
+        // What was added where there is no room for the other is given back with the place.
+        let mut place = self.hand();
+        (place.entries, place.bytes) = (entries, added.unwrap_or(0));
+        added.map(|_| place)
     }
 
     /// True if an entry of so many bytes has room where there is no other.
@@ -129,8 +154,16 @@ impl Place<'_> {
         if place.as_ref().is_none_or(Self::is_new) { room } else { Room::None }
     }
 
-    /// Gives it up for so much that is more, or less, than before.
-    pub(super) fn settle(mut self, entries: i64, bytes: i64) {
+    /// Reserves so many bytes with it in all, if there is room.
+    pub(super) fn reserve(&mut self, bytes: i64) -> bool {
+        let more = (bytes - self.bytes).max(0);
+        let added = add_up_to(&self.bounds.bytes, more, self.bounds.max_bytes);
+        self.bytes += added.unwrap_or(0);
+        added.is_some()
+    }
+
+    /// Gives what it has up for so much that is more, or less, than before.
+    pub(super) fn settle(&mut self, entries: i64, bytes: i64) {
         self.bounds.add(entries - self.entries, bytes - self.bytes);
         (self.entries, self.bytes) = (0, 0);
     }
@@ -139,5 +172,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.bounds.add(-self.entries, -self.bytes);
+        self.bounds.places.fetch_sub(1, Ordering::Relaxed);
+        OWN.set(OWN.get() - 1);
     }
 }

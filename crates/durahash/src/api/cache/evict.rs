@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use durahash_media::Result;
+use durahash_media::{Error, Result};
 
 use super::bounds::{Bounds, Place};
 use super::inner::Inner;
@@ -11,11 +11,12 @@ use super::queue::Queue;
 use crate::engine::edit::Rule;
 use crate::engine::expiry::{is_over, split};
 use crate::engine::records::is_damage;
+use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
 use crate::engine::{Engine, Single};
 use crate::index::{Change, Room};
 
-/// How often a thread finds nothing to evict, since others have it in their hands, before it is an error.
+/// How often a thread finds nothing to evict, and no other thread about to change that, before it is an error.
 const TRIES: u32 = 10_000;
 
 /// An entry before or after a change: the bytes of its value, if it is there.
@@ -35,11 +36,13 @@ impl Inner {
     }
 
     /// Makes `value`, which has its expiry, the value of `key`. It comes too late where a key that was there is gone, for
-    /// which no place is reserved, and where the old value has expired and is still to be kept: then all begins again.
+    /// which no place is reserved, where the value grows by more than is reserved, and where the old value has expired and
+    /// is still to be kept: then all begins again.
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let engine = self.engine();
+        let mut more = 0;
         loop {
-            let place = self.place(key, Room::ForNew, Some(value.len()))?;
+            let mut place = self.place(key, Room::ForNew, Some(value.len()), more)?;
             if self.queue.is_none() && place.as_ref().is_none_or(Place::is_new) {
                 let mut before = Vec::new();
                 let reads = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
@@ -54,7 +57,11 @@ impl Inner {
             engine.update(key, room, &mut |old| {
                 before = old.map(<[u8]>::len);
                 is_late = match old {
-                    Some(old) => turn.is_some() && self.has_expired(old),
+                    Some(old) if turn.is_some() && self.has_expired(old) => true,
+                    Some(_) => {
+                        more = self.growth(key, before, value.len());
+                        place.as_mut().is_some_and(|place| !place.reserve(more))
+                    }
                     None => room == Room::None,
                 };
                 Ok(if is_late { Change::Keep } else { Change::Set(value.to_vec()) })
@@ -111,31 +118,60 @@ impl Inner {
         Ok(removed)
     }
 
-    /// Reserves a place for a change of `key`, whose value gets so many bytes, if that is known.
-    pub(super) fn place(&self, key: &[u8], room: Room, after: Value) -> Result<Option<Place<'_>>> {
+    /// Reserves a place for a change of `key`, whose value gets so many bytes, if that is known; and where it has one
+    /// already, `more` than that.
+    pub(super) fn place(
+        &self,
+        key: &[u8],
+        room: Room,
+        after: Value,
+        more: i64,
+    ) -> Result<Option<Place<'_>>> {
         let Some(bounds) = &self.bounds else { return Ok(None) };
         let engine = self.engine();
         let is_new = room == Room::ForNew && !engine.contains_bytes(key, engine.key_hash(key))?;
-        let bytes = match after {
-            Some(after) if bounds.has_bytes() => engine.entry_bytes(key.len(), after),
-            _ => 0,
-        };
-        self.room(bounds, is_new.into(), bytes).map(Some)
+        let bytes = self.bytes(bounds, key, after);
+        if !bounds.fits(bytes as u64) {
+            return Err(bounds.full(bytes as u64));
+        }
+        self.room(bounds, is_new.into(), if is_new { bytes } else { more }).map(Some)
+    }
+
+    /// Bytes by which the entry of `key` becomes longer.
+    fn growth(&self, key: &[u8], before: Value, after: usize) -> i64 {
+        let Some(bounds) = &self.bounds else { return 0 };
+        (self.bytes(bounds, key, Some(after)) - self.bytes(bounds, key, before)).max(0)
+    }
+
+    /// Why a value of so many bytes, which a closure has made, is not stored, if so: it must fit, and have room where
+    /// nothing makes room for it later.
+    pub(super) fn refused(
+        &self,
+        place: &mut Option<Place<'_>>,
+        key: &[u8],
+        before: Value,
+        after: usize,
+    ) -> Option<Error> {
+        let (bounds, place) = (self.bounds.as_ref()?, place.as_mut()?);
+        let bytes = self.bytes(bounds, key, Some(after)) as u64;
+        let more = self.growth(key, before, after);
+        let fits = more == 0 || bounds.fits(bytes);
+        (!fits || !place.reserve(more) && bounds.order.is_none()).then(|| bounds.full(bytes))
     }
 
     /// Reserves a place, for which other entries go where there is no room.
-    fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: u64) -> Result<Place<'a>> {
-        let signed = bytes.try_into().unwrap_or(i64::MAX);
+    fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         loop {
-            if let Some(place) = bounds.reserve(entries, signed) {
+            if let Some(place) = bounds.reserve(entries, bytes) {
                 return Ok(place);
             }
-            if tries == 0 || !bounds.fits(bytes) {
-                return Err(bounds.full(bytes));
+            if tries == 0 {
+                return Err(bounds.full(bytes as u64));
             }
             if !self.evict(bounds)? {
-                tries -= 1;
+                self.engine().store.writable()?;
+                tries -= u32::from(!bounds.are_others_at_it());
                 self.engine().store.wait();
             }
         }
@@ -143,7 +179,7 @@ impl Inner {
 
     /// Takes note of a change that was made of `key`: its value before and after.
     pub(super) fn settle(&self, place: Option<Place<'_>>, key: &[u8], before: Value, after: Value) {
-        let (Some(bounds), Some(place)) = (&self.bounds, place) else { return };
+        let (Some(bounds), Some(mut place)) = (&self.bounds, place) else { return };
         let count = |value: Value| i64::from(value.is_some());
         place.settle(
             count(after) - count(before),
@@ -158,6 +194,8 @@ impl Inner {
                 (None, None) => {}
             }
         }
+        // Who waits for a place has it from here on, or a victim.
+        drop(place);
         // A closure may have made a value longer. Who cannot evict now leaves it to the next insert.
         let _ = self.shrink(bounds);
     }
@@ -186,6 +224,8 @@ impl Inner {
     fn evict(&self, bounds: &Bounds) -> Result<bool> {
         let Some(order) = &bounds.order else { return Ok(false) };
         let Some(h) = order.victim() else { return Ok(false) };
+        // Others that find nothing to evict wait for this.
+        let _hand = bounds.hand();
         match self.evict_one(bounds, h) {
             Ok(Some(bytes)) => {
                 bounds.add(-1, -(bytes as i64));
@@ -229,19 +269,24 @@ impl Inner {
     }
 
     /// Figures.
-    pub(super) fn stats(&self) -> CacheStats {
+    pub(super) fn stats(&self) -> Result<CacheStats> {
         let bounds = self.bounds.as_ref();
-        let (used, max) = (bounds.map(Bounds::used), bounds.map(Bounds::max));
-        CacheStats {
+        let used = bounds.map(Bounds::used);
+        // A cache that is only read keeps to no bounds, but may tell of them.
+        let (max, policy) = match bounds {
+            Some(bounds) => (bounds.max(), bounds.policy),
+            None => self.limits(&CacheOptions::default())?,
+        };
+        Ok(CacheStats {
             entries: used.map(|used| used.0),
             bytes_used: bounds.filter(|bounds| bounds.has_bytes()).and(used).map(|used| used.1),
-            max_entries: max.and_then(|max| max.0),
-            max_bytes_used: max.and_then(|max| max.1),
-            eviction: bounds.map(|bounds| bounds.policy),
+            max_entries: max.0,
+            max_bytes_used: max.1,
+            eviction: (max != (None, None)).then_some(policy),
             policy_bytes: bounds.and_then(|b| b.order.as_ref()).map_or(0, |order| order.bytes()),
             evicted: self.evicted.load(Ordering::Relaxed),
             expired: self.expired.load(Ordering::Relaxed),
-        }
+        })
     }
 
     /// Removes all entries.

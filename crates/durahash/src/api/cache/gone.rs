@@ -10,8 +10,8 @@ use crate::engine::data::{Data, no_value};
 
 /// An entry that went from a [`Cache`] by itself. See [`Cache::evicted`].
 pub struct Gone<K: Data + ?Sized, V: Data + ?Sized> {
-    /// Its number, by which [`Cache::done`] forgets it. Of two of an open the later one has the higher number, and a later open has
-    /// higher ones.
+    /// Its number, by which [`Cache::done`] forgets it. The later one has the higher number, whether the cache or the pool was
+    /// opened again between; not for sure behind a close that failed, where the pool stayed open.
     pub id: u64,
     /// The key.
     pub key: K::Owned,

@@ -61,7 +61,7 @@ impl Guard {
             sweeper.end();
         }
         let is_read_only = pool.store.is_read_only();
-        let stored = if is_read_only { Ok(()) } else { self.inner.store_time(true) };
+        let stored = if is_read_only { Ok(()) } else { self.inner.leave() };
         pool.shared().remove(&map);
         stored
     }

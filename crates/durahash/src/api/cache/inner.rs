@@ -8,21 +8,24 @@
 //! | 1, 2 | the bounds of entries and of bytes, if they were set |
 //! | 3 | the name of the policy, if it was set |
 //! | 4 | 1, if it has what was evicted or has expired |
+//! | 5, 6 | how many entries were evicted, and had expired and were removed, before the last close |
+//! | 7 | `cache`: so it is told from a map of a caller |
+//! | 8 | the number of the next entry that goes, stored by a close |
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use durahash_media::{ErrorKind, Result};
 
 use super::super::map::Map;
-use super::bounds::{Bounds, NONE};
+use super::bounds::{Bounds, Max, NONE};
 use super::queue::Queue;
 use crate::cache::Policy;
 use crate::cache::clock::Time;
 use crate::engine::data::Type;
 use crate::engine::expiry::NEVER;
-use crate::engine::maps::Handle;
+use crate::engine::maps::{Handle, OpenPool};
 use crate::engine::settings::{CacheOptions, DesignOptions};
 use crate::engine::spec::MapSpec;
 use crate::engine::walk::Place;
@@ -37,8 +40,16 @@ const MAX_ENTRIES: u64 = 1;
 const MAX_BYTES: u64 = 2;
 const POLICY: u64 = 3;
 const KEEPS: u64 = 4;
-/// Milliseconds after which the time is stored again.
-const TIME_EVERY: u64 = 1000;
+const EVICTED: u64 = 5;
+const EXPIRED: u64 = 6;
+const MARK: u64 = 7;
+const NEXT: u64 = 8;
+/// The value of [`MARK`].
+const CACHE: &[u8] = b"cache";
+/// Types of the keys and of the values.
+const TYPES: (Type, Type) = (Type::U64, Type::Bytes);
+/// Milliseconds after which the time is stored again. A thread that stores it may sleep as long: in all that is a second.
+pub(super) const TIME_EVERY: u64 = 500;
 
 /// How far the sweep is in its round, a walk of the whole map.
 #[derive(Default)]
@@ -69,7 +80,8 @@ pub(crate) struct Inner {
     pub(super) bounds: Option<Bounds>,
     /// Entries that went by themselves, if they are kept.
     pub(super) queue: Option<Queue>,
-    /// How many entries were removed since the open: evicted, and because they had expired.
+    /// How many entries were removed: evicted, and because they had expired. Those of opens before that ended by a close
+    /// are among them.
     pub(super) evicted: AtomicU64,
     pub(super) expired: AtomicU64,
     /// Where the sweep is.
@@ -95,23 +107,40 @@ impl Inner {
             expired: AtomicU64::new(0),
             round: Mutex::default(),
         };
+        for (key, count) in inner.counts() {
+            count.store(inner.setting(key, None)?.unwrap_or(0), Ordering::Relaxed);
+        }
         if !handle.pool().store.is_read_only() {
             inner.bounds = inner.bounds(options)?;
             let keeps = inner.setting(KEEPS, options.keep_evicted.then_some(1))?;
             let beside = inner.beside.clone().filter(|_| keeps.is_some());
-            inner.queue = beside.map(Queue::new).transpose()?;
+            let next = inner.setting(NEXT, None)?.unwrap_or(0);
+            inner.queue = beside.map(|beside| Queue::new(beside, next)).transpose()?;
+            if let Some(beside) = &inner.beside
+                && !is_marked(beside)?
+            {
+                beside.put(&MARK, CACHE)?;
+            }
         }
         Ok(inner)
     }
 
+    /// Stores what the next open needs.
+    pub(super) fn leave(&self) -> Result<()> {
+        if let Some(queue) = &self.queue {
+            self.setting(NEXT, Some(queue.next()))?;
+        }
+        self.store_time(true)?;
+        self.store_counts()
+    }
+
     /// The bounds that are set, or were; what is stored counts for them.
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
-        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?.unwrap_or(NONE);
-        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?.unwrap_or(NONE);
-        let policy = self.policy(options.eviction)?;
-        if (max_entries, max_bytes) == (NONE, NONE) {
+        let (max, policy) = self.limits(options)?;
+        if max == (None, None) {
             return Ok(None);
         }
+        let (max_entries, max_bytes) = (max.0.unwrap_or(NONE), max.1.unwrap_or(NONE));
         let engine = &*self.handle.engine;
         let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
@@ -121,6 +150,14 @@ impl Inner {
             }
         })?;
         Ok(Some(bounds))
+    }
+
+    /// The bounds of entries and of bytes, and the policy, that are set or were.
+    pub(super) fn limits(&self, options: &CacheOptions) -> Result<(Max, Policy)> {
+        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?;
+        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?;
+        let max = (max_entries.filter(|max| *max != NONE), max_bytes.filter(|max| *max != NONE));
+        Ok((max, self.policy(options.eviction)?))
     }
 
     /// The number that an option sets, which the pool keeps; or the one that it has.
@@ -149,7 +186,23 @@ impl Inner {
         Ok(option.or(kept).unwrap_or_default())
     }
 
-    /// Takes note that a value with this expiry is about to be stored.
+    fn counts(&self) -> [(u64, &AtomicU64); 2] {
+        [(EVICTED, &self.evicted), (EXPIRED, &self.expired)]
+    }
+
+    /// Stores how many entries were removed, if any were.
+    fn store_counts(&self) -> Result<()> {
+        for (key, count) in self.counts() {
+            let count = count.load(Ordering::Relaxed);
+            if count != 0 {
+                self.setting(key, Some(count))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note that a value with this expiry was stored, perhaps: a round that began before may have missed it, and one
+    /// that begins before this call meets it.
     #[inline]
     pub(super) fn notes(&self, expiry: u64) {
         if expiry != NEVER && !self.expires.load(Ordering::Relaxed) {
@@ -160,8 +213,8 @@ impl Inner {
     /// Stores the time, if it has not been for a while; or `always`, unless it stands still.
     pub(super) fn store_time(&self, always: bool) -> Result<()> {
         let (now, stored) = (self.time.now(), self.stored.load(Ordering::Relaxed));
-        let after = if always { stored } else { stored.saturating_add(TIME_EVERY) };
-        if now > after
+        let due = stored.saturating_add(if always { 1 } else { TIME_EVERY });
+        if now >= due
             && let Some(beside) = &self.beside
         {
             beside.put(&TIME, &now.to_le_bytes())?;
@@ -181,8 +234,7 @@ fn word(beside: &Map<u64, [u8]>, key: u64) -> Result<Option<u64>> {
 fn beside(handle: &Handle<Single>) -> Result<Option<Handle<Single>>> {
     let (pool, engine) = (handle.pool(), &handle.engine);
     let name = pool.name(engine.number())? + SUFFIX;
-    let types = (Type::U64, Type::Bytes);
-    match pool.open(&name, Some(types)) {
+    match pool.open(&name, Some(TYPES)) {
         Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
         opened => return opened.map(Some),
     }
@@ -192,11 +244,26 @@ fn beside(handle: &Handle<Single>) -> Result<Option<Handle<Single>>> {
     let spec = MapSpec {
         kind: Single::NUMBER,
         design: engine.design,
-        key: types.0,
-        value: types.1,
+        key: TYPES.0,
+        value: TYPES.1,
         geometry: engine.design.geometry(),
         seed: pool.store.format().seed,
         design_options: DesignOptions::default(),
     };
-    pool.create(&name, &spec, |map| pool.handle(map, Some(types))).map(Some)
+    pool.create(&name, &spec, |map| pool.handle(map, Some(TYPES))).map(Some)
+}
+
+fn is_marked(beside: &Map<u64, [u8]>) -> Result<bool> {
+    Ok(beside.get(&MARK)?.is_some_and(|mark| mark == CACHE))
+}
+
+/// True if the map of this name is there, and was made to lie beside a cache.
+pub(in crate::api) fn is_beside(pool: &Arc<OpenPool>, name: &str) -> Result<bool> {
+    match pool.open(name, Some(TYPES)) {
+        Ok(handle) => is_marked(&Map::new(handle)),
+        Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. } | ErrorKind::Types { .. }) => {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
 }

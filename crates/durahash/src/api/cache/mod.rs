@@ -17,6 +17,8 @@ pub(crate) mod iter;
 pub(crate) mod gone;
 mod write;
 
+pub(crate) mod any;
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -55,16 +57,18 @@ use crate::index::Finding;
 /// **Bounds.** With [`Options::max_entries`](crate::Options::max_entries) or
 /// [`max_bytes_used`](crate::Options::max_bytes_used) an insert that finds no room evicts, as
 /// [`eviction`](crate::Options::eviction) says. An eviction is a removal: durable, and at one instant. A lookup that finds its key tells the policy, in
-/// DRAM, without a lock. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
+/// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it; one that is larger than the
+/// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure that itself puts into
+/// the cache may get `Full` where its own place is all that is left. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
 ///
 /// **Time** is in milliseconds. A cache asks the system for the time of day at its open, and counts on from there by a clock
 /// that nobody sets. An open begins no earlier than the latest time that the cache has seen: of that the pool has a
 /// copy, made by a close, and once a second while entries expire. So a clock that is set back revives nothing; but for what expired in the last
-/// second before a kill. While a machine sleeps, the time of an open cache stands still.
+/// second before a kill. Without the sweep's thread it is [`step`](Cache::step) that stores the time, where half a second went by since. While a machine sleeps, the time of an open cache stands still.
 ///
 /// **Space.** A value has a word more in front of it. Values of up to 56 bytes beside keys of up to 64, both of fixed size,
 /// lie in cells of one line, as a rule; so does an entry of two words, of which a `Map` reads a line less. The pool has a second map, with `.cache` behind the
-/// name of the cache. [`Pool::remove`](crate::Pool::remove) removes both; a cache is not renamed.
+/// name of the cache, which no other map may have. [`Pool::remove`](crate::Pool::remove) removes both; a cache is not renamed.
 ///
 /// **Durability and concurrency** are those of [`Map`]. A change that depends on what is there, as by
 /// [`touch`](Cache::touch), reads the clock while the key's bucket is locked.
@@ -340,7 +344,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// ```
     pub fn stats(&self) -> Result<Stats> {
         let mut stats = self.map.stats()?;
-        stats.cache = Some(self.inner.stats());
+        stats.cache = Some(self.map.handle.run(|_| self.inner.stats())?);
         Ok(stats)
     }
 

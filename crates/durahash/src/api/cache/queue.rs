@@ -34,15 +34,21 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(beside: Map<u64, [u8]>) -> Result<Self> {
+    /// `next`: the number that an earlier open left off at.
+    pub(super) fn new(beside: Map<u64, [u8]>, next: u64) -> Result<Self> {
         let open = u64::from(beside.handle.engine.store.facts().epoch) + 1;
         let turns = (0..1 << TURN_BITS).map(|_| Mutex::default()).collect();
-        let mut next = open << OPEN_SHIFT;
         // The cache may have been open before in this open of the pool.
+        let mut next = next.max(open << OPEN_SHIFT);
         for id in beside.keys() {
             next = next.max(id? + 1);
         }
         Ok(Queue { beside, next: AtomicU64::new(next), turns })
+    }
+
+    /// The number of the next entry.
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
     }
 
     /// Waits until no other thread changes an entry of this hash.

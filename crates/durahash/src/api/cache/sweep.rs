@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Result, process};
 
-use super::inner::{Counts, Inner, Round};
+use super::inner::{Counts, Inner, Round, TIME_EVERY};
 use crate::engine::expiry::{NEVER, is_over};
 use crate::engine::lock;
 use crate::engine::records::is_damage;
@@ -22,6 +22,8 @@ use crate::engine::walk::Place;
 const STEP: u64 = 256;
 /// The longest time between two steps, and the one where nothing expires.
 const REST: Duration = Duration::from_secs(1);
+/// The longest time for which the thread sleeps: the time of the cache is stored meanwhile.
+const NAP: Duration = Duration::from_millis(TIME_EVERY);
 /// The longest time between two rounds.
 const ROUND_REST: Duration = Duration::from_secs(10);
 
@@ -105,6 +107,12 @@ impl Step {
     }
 }
 
+/// How many naps a rest has, and what is left.
+fn naps(rest: Duration) -> (u128, Duration) {
+    let naps = rest.as_nanos() / NAP.as_nanos();
+    (naps, rest.saturating_sub(NAP * naps as u32))
+}
+
 /// The thread of the sweep.
 pub(super) struct Sweeper {
     stop: Arc<Stop>,
@@ -136,8 +144,19 @@ impl Sweeper {
 }
 
 impl Stop {
-    /// Waits; true if the thread ends.
-    fn rest(&self, rest: Duration) -> bool {
+    /// Waits, and calls `meanwhile` after each nap but the last; true if the thread ends.
+    fn rest(&self, rest: Duration, meanwhile: &mut dyn FnMut()) -> bool {
+        let (naps, last) = naps(rest);
+        for _ in 0..naps {
+            if self.nap(NAP) {
+                return true;
+            }
+            meanwhile();
+        }
+        self.nap(last)
+    }
+
+    fn nap(&self, rest: Duration) -> bool {
         let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.wait_timeout_while(stops, rest, |stops| !*stops);
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -147,7 +166,8 @@ impl Stop {
 fn run(inner: &Inner, stop: &Stop) {
     let mut of_round = Duration::ZERO;
     let mut rest = REST;
-    while !stop.rest(rest) {
+    // What keeps the time from being stored keeps the next step from it, too.
+    while !stop.rest(rest, &mut || drop(inner.store_time(false))) {
         let begin = Instant::now();
         let step = inner.sweep();
         let busy = begin.elapsed();
@@ -180,5 +200,12 @@ mod tests {
         assert_eq!(rest((256, 0), Some(counts(1000, 9)), 1000), ROUND_REST);
         assert_eq!(rest((256, 0), Some(counts(1000, 10)), 1), Duration::from_millis(15));
         assert_eq!(rest((0, 0), Some(counts(0, 0)), 0), REST);
+    }
+
+    #[test]
+    fn no_rest_keeps_the_time_from_being_stored_for_a_second() {
+        assert_eq!(naps(ROUND_REST), (20, Duration::ZERO));
+        assert_eq!(naps(Duration::from_millis(1200)), (2, Duration::from_millis(200)));
+        assert!(NAP + Duration::from_millis(TIME_EVERY) <= Duration::from_secs(1));
     }
 }

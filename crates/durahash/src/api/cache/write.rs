@@ -91,13 +91,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     }
 
     fn put_with(&self, key: &K::Ref, value: &V::Ref, expiry: u64) -> Result<()> {
-        self.inner.notes(expiry);
-        self.map.handle.run(|_| {
+        let stored = self.map.handle.run(|_| {
             with_scratch(|bytes| {
                 write::<V>(expiry, value, bytes);
                 self.inner.put(K::bytes(key, &mut K::Buffer::default()), bytes)
             })
-        })
+        });
+        self.inner.notes(expiry);
+        stored
     }
 
     /// Changes the entry of `key`, while its bucket is locked, as `f` says of the expiry and the value that it has, and
@@ -113,13 +114,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         let bytes = K::bytes(key, &mut buffer);
         let (mut f, mut done) = (Some(f), None);
         loop {
-            let (place, turn) = self
+            let (mut place, turn) = self
                 .map
                 .handle
-                .run(|_| Ok((inner.place(bytes, room, None)?, inner.turn(bytes)?)))?;
+                .run(|_| Ok((inner.place(bytes, room, None, 0)?, inner.turn(bytes)?)))?;
             let may_insert = Place::room(&place, room);
-            let (mut sizes, mut is_late) = ((None, None), false);
-            self.map.update_in(key, may_insert, |old| {
+            let (mut sizes, mut is_late, mut new_expiry) = ((None, None), false, NEVER);
+            let mut refused = None;
+            let updated = self.map.update_in(key, may_insert, |old| {
                 let now = inner.time.now();
                 let found = match old.as_deref().map(decode::<V>) {
                     // Bytes that are no value: nothing is changed.
@@ -135,16 +137,25 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                 let before = old.map(|bytes| bytes.len());
                 let after = match &change {
                     Change::Keep => before,
-                    Change::Set(bytes) => {
-                        inner.notes(split(bytes).map_or(NEVER, |(expiry, _)| expiry));
-                        Some(bytes.len())
+                    Change::Set(new) => {
+                        refused = inner.refused(&mut place, bytes, before, new.len());
+                        new_expiry = split(new).map_or(NEVER, |(expiry, _)| expiry);
+                        Some(new.len())
                     }
                     Change::Remove => None,
                 };
+                if refused.is_some() {
+                    return Change::Keep;
+                }
                 (sizes, done) = ((before, after), Some(result));
                 change
-            })?;
+            });
+            inner.notes(new_expiry);
+            updated?;
             drop(turn);
+            if let Some(refused) = refused {
+                return self.map.handle.run(|_| Err(refused));
+            }
             if !is_late {
                 inner.settle(place, bytes, sizes.0, sizes.1);
                 return done.ok_or_else(no_value);

@@ -57,7 +57,7 @@ use crate::index::{
     Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 
-/// Walks in vain, with nothing changed meanwhile, before the chain is called damaged: one may come to a bucket that is
+/// Walks in vain, one after the other, with nothing changed meanwhile, before the chain is called damaged: one may come to a bucket that is
 /// taken for a split elsewhere.
 const WALKS: u32 = 1000;
 
@@ -109,19 +109,26 @@ impl<M: Medium> Onlooker<M> {
         let (mut looks, mut walks) = (0_u32, 0);
         loop {
             let before = changes.of(h, depth);
+            // Another thread may come to follow the writer during this look, which then finds nothing left to follow.
+            let len = medium.region().len();
             medium.event(Event::Look);
             let still = || changes.of(h, depth) == before;
             let done = look(&still);
             medium.event(Event::Look);
-            if still() {
-                self.pool.check_writer()?;
+            let is_still = still();
+            self.pool.check_writer()?;
+            if is_still {
                 match done {
                     Ok(Some(found)) => return Ok(found),
                     Ok(None) if walks < WALKS => walks += 1,
                     Ok(None) => return Err(Error::corrupt("the chain of buckets is broken", 0)),
-                    Err(e) if !self.pool.follow()? => return Err(e),
+                    Err(e) if !self.pool.follow()? && medium.region().len() == len => {
+                        return Err(e);
+                    }
                     Err(_) => {}
                 }
+            } else {
+                walks = 0;
             }
             medium.event(Event::Wait);
             looks = looks.saturating_add(1);
@@ -279,5 +286,66 @@ impl<M: Medium> Index for Onlooker<M> {
 
     fn update(&self, _h: u64, _room: Room, _f: Updater<'_>) -> Result<Option<u64>> {
         Err(Error::from(ErrorKind::ReadOnly).at_path(self.medium().path()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use durahash_media::{Format, Geometry, Mapped, MappedOptions, Memory};
+
+    use super::*;
+
+    #[test]
+    fn a_look_is_repeated_where_another_thread_follows_and_walks_count_anew_after_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let mut options = MappedOptions::default();
+        options.readers = true;
+        let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
+        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
+        let (seed, max_bytes) = (7, 1 << 24);
+        let format =
+            Format { design: 1, kind, cells, key_type, value_type, geometry, seed, max_bytes };
+        let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format).unwrap();
+        pool.publish().unwrap();
+        pool.count_changes();
+        let writer: Place<Mapped> = Arc::new(pool).into();
+        let seen = Mapped::look_on(&path, &options).unwrap().unwrap();
+        let onlooker = Onlooker::new(Arc::new(Pool::open(seen, false).unwrap())).unwrap();
+
+        let looks = Cell::new(0);
+        let found = onlooker.look(7, u64::BITS, |_| {
+            looks.set(looks.get() + 1);
+            if looks.get() > 1 {
+                return Ok(Some(looks.get()));
+            }
+            let len = onlooker.medium().region().len();
+            while writer.pool().medium().region().len() == len {
+                writer.take_unit_extent()?;
+            }
+            // As another thread would.
+            assert!(onlooker.pool.follow()?);
+            Err(Error::corrupt("beyond the end", len))
+        });
+        assert_eq!(found.unwrap(), 2);
+        let damaged = onlooker.look::<()>(7, u64::BITS, |_| Err(Error::corrupt("damaged", 0)));
+        assert!(matches!(damaged.unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+
+        let walks = Cell::new(0);
+        let walk = |change_at: u32, found_at: u32| {
+            walks.set(0);
+            onlooker.look(7, u64::BITS, |_| {
+                walks.set(walks.get() + 1);
+                if walks.get() == change_at {
+                    writer.pool().medium().changes().unwrap().raise(7, u64::BITS);
+                }
+                Ok((walks.get() == found_at).then_some(()))
+            })
+        };
+        walk(WALKS, 2 * WALKS + 1).unwrap();
+        assert!(walk(WALKS, 2 * WALKS + 2).is_err());
+        assert!(walk(0, WALKS + 2).is_err());
     }
 }
