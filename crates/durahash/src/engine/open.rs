@@ -113,7 +113,7 @@ fn open_file(
     if settings.readers && !needs_no_log {
         return refused(NO_READERS);
     }
-    let has_ring = medium.has_ring();
+    let has_lines = medium.has_lines();
     if settings.read_only {
         medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
     } else if medium.is_in_live_image() {
@@ -132,7 +132,8 @@ fn open_file(
     let pool = if needs_no_log {
         open_on(settings, medium, required)
     } else {
-        let live_image = settings.live_image.unwrap_or(has_ring);
+        let carries = !has_lines && medium.carries_live_image();
+        let live_image = settings.live_image.unwrap_or(carries);
         open_behind_log(settings, medium, (mode, live_image), required)
     };
     Ok((pool?, lock))

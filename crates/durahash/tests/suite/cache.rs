@@ -302,6 +302,7 @@ fn a_pool_has_several_caches_and_forgets_them() {
     pool.remove("one").unwrap();
     assert_eq!(pool.names(), ["two", "two.cache"]);
     let refused = pool.rename("two", "three").unwrap_err();
+    assert_eq!(pool.rename("two.cache", "three").unwrap_err().to_string(), refused.to_string());
     assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
     let one: Cache<str, str> = pool.create("one", &options).unwrap();
     assert_eq!((one.len().unwrap(), two.get(&1).unwrap()), (0, Some(10)));
