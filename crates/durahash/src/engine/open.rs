@@ -113,7 +113,7 @@ fn open_file(
     if settings.readers && !needs_no_log {
         return refused(NO_READERS);
     }
-    let has_lines = medium.has_lines();
+    let has_lines = medium.has_ring() == Some(false);
     if settings.read_only {
         medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
     } else if medium.is_in_live_image() {

@@ -475,10 +475,10 @@ impl Mapped {
         sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
-    /// True if the pool has a log of lines.
-    pub fn has_lines(&self) -> bool {
+    /// True if the pool's log is a ring beside a live image, false if it is one of lines; `None` if there is none.
+    pub fn has_ring(&self) -> Option<bool> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(|old| old.ring.is_none())
+        log.as_ref().map(|old| old.ring.is_some())
     }
 
     /// Lets the log of the pool, which is closed and not in use, be a ring beside a live image.
