@@ -19,6 +19,7 @@ mod domain;
 mod file;
 mod map;
 mod readers;
+mod seen;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,7 @@ use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
 use readers::{Readers, distrust, unless_read};
+use seen::Image;
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +127,8 @@ pub struct Mapped {
     /// The counters for readers in other processes, if there may be any; those of the writer, if this is one. They go
     /// before the pool's lock.
     readers: Option<Readers>,
+    /// What a reader beside a writer with a live image sees.
+    image: Option<Image>,
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
@@ -174,41 +178,6 @@ impl Mapped {
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
         Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
-    }
-
-    /// A pool file that another process has open for writing, as it is from moment to moment; `None` where that process
-    /// has not said that it may be read.
-    ///
-    /// # Errors
-    /// As [`open`](Mapped::open).
-    pub fn look_on(path: &Path, options: &MappedOptions) -> Result<Option<Self>> {
-        let file = Arc::new(PoolFile::open_unlocked(path, true)?);
-        let file_id = FileId::of(&file.metadata()?);
-        let readers = Readers::of_reader(&file, file_id);
-        let readers = readers.map_err(|e| file.error("opening the pool to read it", e))?;
-        let Some(readers) = readers else { return Ok(None) };
-        // Only now: from here on it is not cut.
-        let len = file.metadata()?.len();
-        let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
-        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?;
-        let mut seen = Mapped {
-            region,
-            flushes: Flushes::None,
-            read_only: true,
-            dax: false,
-            mapping,
-            readers: Some(readers),
-            file,
-            file_id,
-            file_bytes: 0,
-            was_whole: false,
-            sharing: Sharing::Seen,
-            log: Mutex::new(None),
-            unsynced: Mutex::new(false),
-            trimmed: Mutex::new(false),
-        };
-        seen.end_at(len)?;
-        Ok(Some(seen))
     }
 
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
@@ -296,6 +265,7 @@ impl Mapped {
             dax,
             mapping,
             readers,
+            image: None,
             file,
             file_id,
             file_bytes: len,
@@ -398,6 +368,11 @@ impl Mapped {
 
     pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
         self.file.fill_holes(self.region.len(), hole_in(unused))
+    }
+
+    /// Runs `cut`, which cuts the pool, or its live image, unless a reader in another process may have it mapped.
+    pub(super) fn unless_read(&self, cut: impl FnOnce() -> Result<()>) -> Result<()> {
+        unless_read((&self.file, self.file_id), self.readers.as_ref(), cut)
     }
 
     /// Cuts the file to `bytes` bytes.
@@ -745,24 +720,12 @@ impl Storage for Mapped {
             return Ok(());
         }
         *trimmed = true;
-        unless_read((&self.file, self.file_id), self.readers.as_ref(), || self.cut(bytes))
+        self.unless_read(|| self.cut(bytes))
     }
 
     fn follow(&self, bytes: u64) -> Result<()> {
         let _one = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.sharing != Sharing::Seen || bytes <= self.region.len() {
-            return Ok(());
-        }
-        if bytes > self.file.metadata()?.len() {
-            return Err(Error::corrupt("the pool is longer than its file", bytes));
-        }
-        if bytes > self.region.max_bytes() {
-            return Err(Error::full(bytes, self.region.limit()).at_path(self.path()));
-        }
-        self.reach(&self.mapping, self.sharing, bytes)?;
-        // SAFETY: the file reaches there, is mapped so far, to be read, and no reader stores.
-        unsafe { self.region.set_len(bytes) };
-        Ok(())
+        self.follow_writer(bytes)
     }
 
     /// The file's bytes, where it is closed and nobody writes to it.
