@@ -150,9 +150,8 @@ impl Options {
         /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
         /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
         /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, or the
-        /// writer's disk fails, its
-        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
-        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// writer's disk fails, its operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps
+        /// that are made later. The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
         /// buckets and entries, each by itself.
         ///
         /// The counters are 4096, each of as many hashes: a key that is updated without pause may hold up readers of

@@ -264,16 +264,20 @@ impl LiveFiles {
         cut().map_err(|e| self.error("cutting the live image", e))
     }
 
-    /// Makes what the live file has from `from` on zeros, as readers in other processes may have it mapped to its end; where that is.
+    /// Makes what the live file has from `from` on zeros, and cuts them off unless readers in other processes may have them mapped;
+    /// where it ends then.
     fn clear_live(&self, live: &LiveFile, from: u64) -> Result<u64> {
-        let clear = || {
-            let len = sys::metadata(&live.file)?.len();
-            if len > from {
-                sys::punch(&live.file, from, len - from)?;
+        let failed = |e| self.error(GROWING, e);
+        let len = || Ok(sys::metadata(&live.file).map_err(failed)?.len().max(from));
+        let had = len()?;
+        if had > from {
+            sys::punch(&live.file, from, had - from).map_err(failed)?;
+            // Those of this writer have the lock by which it would know.
+            if self.changes().is_none() {
+                self.view.unless_read(|| self.cut_live(live, from))?;
             }
-            Ok(len.max(from))
-        };
-        clear().map_err(|e| self.error(GROWING, e))
+        }
+        len()
     }
 
     /// Where the mark of a line lies that may be stored to.

@@ -5,11 +5,11 @@
 //! | The writer | All of the pool's bytes | Not there |
 //! |---|---|---|
 //! | without a log | the pool's file | |
-//! | with a live image | the live file, from the pool's begin on, which is behind the copy of the base | the log's area: zeros, which no reader looks at |
+//! | with a live image | the live file: a copy of the base as it was when the file was made, and all stores since | the log's area: zeros, which no reader looks at |
 //! | with a log of lines | private pages of the writer: no reader sees them | |
 //!
-//! The counters ([`Readers`]) say which of the first two it is, and name the live file, by what tells it from any other, and the log's area,
-//! on which its layout depends. The writer stores this before the epoch. A reader opens the live file by its path, takes it if it is
+//! The counters ([`Readers`]) say which of the first two it is. They name the live file, by what tells it from any other, and the log's
+//! area, on which its layout depends. The writer stores this before the epoch. A reader opens the live file by its path, takes it if it is
 //! that one, and looks at nothing else: neither at the base and its heads nor at the ring, at marks, or at the live file's
 //! header. Its pages are those that the writer stores to, so what a design says of its readers
 //! (`designs/reh/onlooker.rs`) holds as it does for the pool's file.
