@@ -180,6 +180,53 @@ impl Mapped {
         Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
     }
 
+    /// A pool that another process has open for writing, as it is from moment to moment; `None` where that process has not said
+    /// that it may be read. Its live image, if it has one, is in `live_dir`, or beside it (`seen.rs`).
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open); [`Options`](ErrorKind::Options) where the live image is not there.
+    pub fn look_on(
+        path: &Path,
+        live_dir: Option<&Path>,
+        options: &MappedOptions,
+    ) -> Result<Option<Self>> {
+        let file = Arc::new(PoolFile::open_unlocked(path, true)?);
+        let file_id = FileId::of(&file.metadata()?);
+        let readers = Readers::of_reader(&file, file_id);
+        let readers = readers.map_err(|e| file.error(seen::OPENING, e))?;
+        let Some(readers) = readers else { return Ok(None) };
+        // Only now: from here on neither file is cut.
+        let len = file.metadata()?.len();
+        let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
+        let image = Image::find(&file, file_id, live_dir, &readers.changes)?;
+        let (mapping, region) = match &image {
+            Some(image) => image.map(most)?,
+            None => map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?,
+        };
+        let mut seen = Mapped {
+            region,
+            flushes: Flushes::None,
+            read_only: true,
+            dax: false,
+            mapping,
+            readers: Some(readers),
+            image,
+            file,
+            file_id,
+            file_bytes: 0,
+            was_whole: false,
+            sharing: Sharing::Seen,
+            log: Mutex::new(None),
+            unsynced: Mutex::new(false),
+            trimmed: Mutex::new(false),
+        };
+        match seen.image {
+            Some(_) => seen.follow(logged::said_bytes(&seen.region)?.unwrap_or(0))?,
+            None => seen.end_at(len)?,
+        }
+        Ok(Some(seen))
+    }
+
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
         let map = |read_only, copied| Self::map_file(Arc::clone(&file), read_only, options, copied);
         let mapped = file.is_short_of_space().and_then(|is_short| {
@@ -725,7 +772,28 @@ impl Storage for Mapped {
 
     fn follow(&self, bytes: u64) -> Result<()> {
         let _one = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.follow_writer(bytes)
+        if self.sharing != Sharing::Seen || bytes <= self.region.len() {
+            return Ok(());
+        }
+        let reaches = match &self.image {
+            Some(image) => image.reaches(bytes)?,
+            None => self.file.metadata()?.len() >= bytes,
+        };
+        if !reaches {
+            return Err(Error::corrupt("the pool is longer than its file", bytes));
+        }
+        let (most, full) = (self.region.max_bytes(), |limit| Error::full(bytes, limit));
+        if bytes > most {
+            return Err(full(self.region.limit()).at_path(self.path()));
+        }
+        match &self.image {
+            None => self.reach(&self.mapping, self.sharing, bytes)?,
+            Some(image) if image.lengthen(&self.mapping, bytes, most)? => {}
+            Some(_) => return Err(full(Limit::Addresses).at_path(self.path())),
+        }
+        // SAFETY: the file reaches there, is mapped so far, to be read, and no reader stores.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
     }
 
     /// The file's bytes, where it is closed and nobody writes to it.
