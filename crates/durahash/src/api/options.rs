@@ -141,15 +141,18 @@ impl Options {
 
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
-        /// [`Process`](crate::SyncMode::Process), and maps of [`Design::Reh`](crate::Design::Reh); others are
+        /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
+        /// image](Options::live_image), and maps of [`Design::Reh`](crate::Design::Reh); others are
         /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
-        /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an entry counts one up there.
+        /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
+        /// entry counts one up there. Readers of a live image in another directory need the same
+        /// [`live_dir`](Options::live_dir).
         ///
         /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
         /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
-        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, its
-        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
-        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, or the
+        /// writer's disk fails, its operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps
+        /// that are made later. The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
         /// buckets and entries, each by itself.
         ///
         /// The counters are 4096, each of as many hashes: a key that is updated without pause may hold up readers of

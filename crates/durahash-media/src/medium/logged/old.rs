@@ -169,19 +169,24 @@ pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
     Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
 }
 
-/// How long the pool in `region` says it is; the length of the region if there is no pool, or it says that it is longer.
-pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
-    let len = region.len();
-    if len < SUPERBLOCK_BYTES {
-        return Ok(len);
+/// How long the pool in `region` says it is, if there is one.
+pub(in crate::medium) fn said_bytes(region: &Region) -> Result<Option<u64>> {
+    if region.len() < SUPERBLOCK_BYTES {
+        return Ok(None);
     }
     let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
     if !is_pool(word(0)?, word(VERSION_OFF)?) {
-        return Ok(len);
+        return Ok(None);
     }
     let shift = bits(word(GEOMETRY_OFF)?, 0, 6) as u32;
     let bytes = word(EXTENTS_OFF)?.checked_shl(shift).filter(|bytes| bytes >> shift != 0);
-    Ok(bytes.filter(|bytes| *bytes >= SUPERBLOCK_BYTES).map_or(len, |bytes| bytes.min(len)))
+    Ok(bytes.filter(|bytes| *bytes >= SUPERBLOCK_BYTES))
+}
+
+/// The same; the length of the region if there is no pool, or it says that it is longer.
+pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
+    let len = region.len();
+    Ok(said_bytes(region)?.map_or(len, |bytes| bytes.min(len)))
 }
 
 /// True if the pool in `region` was open in another file: this one, `file`, is a copy.
