@@ -51,7 +51,6 @@ pub(super) struct Layout {
     shift: u64,
 }
 
-/// The stretch of a place.
 fn stretch(place: u64) -> Range<u64> {
     match place / SECOND_END {
         0 if place < FIRST_END => 0..FIRST_END,
