@@ -53,7 +53,6 @@ pub(in crate::medium) struct Layout {
     shift: u64,
 }
 
-/// The stretch of a place.
 fn stretch(place: u64) -> Range<u64> {
     match place / SECOND_END {
         0 if place < FIRST_END => 0..FIRST_END,

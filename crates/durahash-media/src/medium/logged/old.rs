@@ -8,19 +8,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::param::page_size;
 
-use super::disk::{Disk, aligned};
+use super::disk::{Disk, aligned, store_line};
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line, word};
 use super::recover::{self, AreaHead, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::live::head as live;
 use crate::medium::mapped::Mapping;
-use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::medium::{Memory, Region, Storage, sys};
 use crate::word::{PmU64, bits};
 
 /// A mapped pool file, as its log sees it.
 pub(in crate::medium) trait PoolView: Memory + Storage {
-    /// The file.
     fn file(&self) -> &File;
 
     /// The name that the file has now, which is not its own before it is published.
@@ -399,11 +398,7 @@ impl<V: PoolView, L: Send + Sync> Disk for View<'_, V, L> {
     }
 
     fn write_line(&self, off: u64, line: &Line) {
-        let pool = self.pool.map_or(self.region(), |(_, region)| region);
-        let words = pool.words(off, LINE_BYTES / 8);
-        for (word, v) in words.into_iter().flatten().zip(line) {
-            word.store(*v);
-        }
+        store_line(self.pool.map_or(self.region(), |(_, region)| region), off, line);
     }
 
     fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {

@@ -1,0 +1,36 @@
+//! Faults that tests plant.
+
+/// Declares the faults of a module that tests plant, to prove that they would be found.
+///
+/// The module asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
+/// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the module has
+/// in a thread.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A fault that tests plant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault { $($(#[$doc])* $name,)* }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+
+        thread_local! {
+            static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+        }
+
+        /// From now on this thread works with this fault.
+        #[cfg(feature = "planted")]
+        pub fn plant(fault: Option<Fault>) {
+            PLANTED.set(fault);
+        }
+
+        /// True if this thread works with this fault.
+        pub(super) fn planted(fault: Fault) -> bool {
+            cfg!(feature = "planted") && PLANTED.get() == Some(fault)
+        }
+    };
+}
+
+pub(crate) use faults;
