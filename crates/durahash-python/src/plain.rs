@@ -77,11 +77,6 @@ pub(crate) fn write_scalar(
         write_float(number.value(), out);
     } else if object.is_none() {
         out.push(b'n');
-    } else if role == Role::Key
-        && let Ok(number) = object.extract::<i64>()
-    {
-        // Of numpy, say.
-        write_number(number, out);
     } else {
         return Ok(false);
     }
@@ -147,6 +142,12 @@ pub(crate) fn write(
             item(key, out)?;
             item(value, out)
         })
+    } else if role == Role::Key
+        && let Ok(number) = object.extract::<i64>()
+    {
+        // Of numpy, say.
+        write_number(number, out);
+        Ok(())
     } else {
         Err(refused(role, &object.get_type()))
     }

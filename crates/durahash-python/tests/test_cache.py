@@ -63,6 +63,15 @@ def test_keys_are_apart_by_type_and_value():
             c.set("a", 1, tag=key)
 
 
+def test_a_number_of_numpy_is_a_key():
+    numpy = pytest.importorskip("numpy")
+    c = durahash.Cache()
+    c[numpy.uint8(5)] = c[numpy.float64(1.5)] = "a"
+    assert c[5] == c[1.5] == "a" and len(c) == 2
+    with pytest.raises(TypeError, match="codec="):
+        c["a"] = numpy.float64(1.5)  # it would come back as another type
+
+
 def test_what_would_not_come_back_is_refused():
     class Name(str):
         pass

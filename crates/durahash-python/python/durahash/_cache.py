@@ -49,6 +49,7 @@ class Cache(_native.Cache):
 
     __slots__ = ("__weakref__",)
     __module__ = "durahash"
+    __reversed__ = None  # there is no order
 
     def __init__(
         self,

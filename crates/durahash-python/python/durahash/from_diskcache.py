@@ -21,6 +21,7 @@ from . import Cache
 
 # How diskcache keeps a value: in the row or a file of bytes, in a file of text, as a pickle.
 _RAW, _BINARY, _TEXT, _PICKLE = 1, 2, 3, 4
+# The newest last: those stay where the new cache has a bound.
 _ROWS = "SELECT key, raw, expire_time, tag, mode, filename, value FROM Cache ORDER BY store_time"
 
 
