@@ -1,4 +1,4 @@
-//! The methods that both classes have, and their iterators.
+//! The methods that all classes have, and their iterators.
 
 use std::vec::IntoIter;
 
@@ -233,10 +233,6 @@ macro_rules! common_methods {
             fn __iter__(slf: &Bound<'_, Self>) -> Entries {
                 Entries::new(Owner::$Class(slf.clone().unbind()), Given::Keys)
             }
-
-            fn _items(slf: &Bound<'_, Self>) -> Entries {
-                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Items)
-            }
         }
     };
 }
@@ -288,6 +284,10 @@ macro_rules! typed_methods {
 
             fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
                 self.core.value.traverse(&visit)
+            }
+
+            fn _items(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Items)
             }
 
             fn _values(slf: &Bound<'_, Self>) -> Entries {

@@ -19,6 +19,8 @@ mod open;
 mod clock;
 mod plain;
 
+mod number;
+
 mod codec;
 
 mod column;
@@ -33,6 +35,7 @@ mod multi_map;
 
 mod many;
 mod shard;
+mod whole;
 
 use pyo3::prelude::*;
 
