@@ -35,7 +35,7 @@ class Cache(_native.Cache):
     - ``create``, ``mode``, ``read_only``, ``live_image``, ``max_bytes`` (of the file), ``verify``, ``accept_suspect``:
       as of ``Map``
 
-    Every operation may be called from any thread, and takes effect at one instant.
+    Every operation may be called from any thread. One on a single key takes effect at one instant.
 
     >>> pages = durahash.Cache(max_entries=1000)
     >>> pages["/"] = "<h1>"
