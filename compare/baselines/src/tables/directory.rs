@@ -122,7 +122,7 @@ impl<M: Medium> Directory<M> {
         }
         self.medium().flush_fresh(words);
         self.medium().fence();
-        self.place.set_root(0, first * bytes | u64::from(depth))?;
+        self.place.set_root(0, (first * bytes) | u64::from(depth))?;
         (self.off, self.depth) = (first * bytes, depth);
         self.release_arrays()
     }

@@ -4,7 +4,7 @@
 //! Pengfei Zuo, Yu Hua, Jie Wu: *Write-Optimized and High-Performance Hashing Index Scheme for Persistent Memory*, OSDI
 //! 2018. Kept: two hashes of a key, so that it may be in two buckets of the top level and in the two of the bottom one
 //! that each pair of them shares (§3.1); buckets of 128 bytes with a token for each of four slots; an insert into the
-//! emptier bucket, top level first, and one movement to the other bucket of a key; a resize that makes the top level
+//! emptier bucket, and one movement to the other bucket of a key, in the top level first; a resize that makes the top level
 //! the bottom one under a new top and moves the keys of the old bottom (§3.2); inserts, removes, resizes and most
 //! updates without a log (§3.3).
 //!
@@ -32,12 +32,13 @@
 //!
 //! # Departures
 //! - A full bucket's update needs no log, as a value is one word.
-//! - The first level fills an extent, and there is no way to shrink.
+//! - The first level fills an extent, and there is no way to shrink. A resize that finds no room for a key in the new top
+//!   level, by a movement neither, is an error, as the paper says nothing of it.
 //! - A key that a crash left there twice is found once. Before it is changed or removed one of the two goes, as in the
 //!   paper, which does this for updates.
 
 use durahash::Finding;
-use durahash_media::{Error, ErrorKind, Medium, Place, PmU64, Result, bits, on_media};
+use durahash_media::{Error, ErrorKind, Medium, Place, PmU64, Result, on_media};
 
 use super::{SECOND, Slot, Space, Table};
 
@@ -97,7 +98,7 @@ impl<M: Medium> Level<M> {
         let mut level = Self::over(place.into());
         level.place.pool().begin()?;
         let state = level.place.root(0)?;
-        level.log = bits(state, 0, 8) as u32;
+        level.log = u32::from(state as u8);
         for i in 0..3 {
             level.levels[i] = level.place.root(1 + i)?;
         }
@@ -125,7 +126,8 @@ impl<M: Medium> Level<M> {
     }
 
     fn set_state(&mut self, log: u32, resizing: bool) -> Result<()> {
-        self.place.set_root(0, u64::from(log) | u64::from(resizing) * RESIZING)?;
+        let resizing = if resizing { RESIZING } else { 0 };
+        self.place.set_root(0, u64::from(log) | resizing)?;
         self.log = log;
         Ok(())
     }
@@ -202,25 +204,21 @@ impl<M: Medium> Level<M> {
         self.set_tokens(at.bucket, self.tokens(at.bucket)? | 1 << at.slot)
     }
 
-    /// The places of a key, the top level's first. Only a crash leaves more than one, and then two that are alike.
-    fn places(&self, key: u64) -> Result<impl Iterator<Item = At>> {
-        let mut found = [None; 8];
-        let mut count = 0;
+    /// The first place of a key, the top level's before the bottom one's, but for `other`. Only a crash leaves two, and
+    /// these are alike.
+    fn place(&self, key: u64, other: Option<At>) -> Result<Option<At>> {
         for log in [self.log, self.log - 1] {
-            let [first, second] = self.buckets_in(log, key);
-            let other = (second != first).then_some(second);
-            for bucket in [Some(first), other].into_iter().flatten() {
+            for bucket in self.buckets_in(log, key) {
                 let tokens = self.tokens(bucket)?;
                 for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
                     let at = At { bucket, slot };
-                    if self.medium().load(&self.slot(at)?.key) == key && count < found.len() {
-                        found[count] = Some(at);
-                        count += 1;
+                    if Some(at) != other && self.medium().load(&self.slot(at)?.key) == key {
+                        return Ok(Some(at));
                     }
                 }
             }
         }
-        Ok(found.into_iter().flatten())
+        Ok(None)
     }
 
     /// A free slot for a key in a level, in the emptier of its buckets.
@@ -257,8 +255,6 @@ impl<M: Medium> Level<M> {
             if let Some(at) = self.room(log, key)? {
                 return Ok(Some(at));
             }
-        }
-        for log in [self.log, self.log - 1] {
             if let Some(at) = self.make_room(log, key)? {
                 return Ok(Some(at));
             }
@@ -284,7 +280,7 @@ impl<M: Medium> Level<M> {
             for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
                 let at = At { bucket, slot };
                 let pair = self.pair(at)?;
-                if self.places(pair.0)?.next().is_none() {
+                if self.place(pair.0, None)?.is_none() {
                     let room = match self.room(self.log, pair.0)? {
                         Some(room) => Some(room),
                         None => self.make_room(self.log, pair.0)?,
@@ -322,7 +318,10 @@ impl<M: Medium> Level<M> {
 
     /// Of a key that is there twice, leaves the one at `at`.
     fn leave_one(&self, at: At, key: u64) -> Result<()> {
-        self.places(key)?.filter(|other| *other != at).try_for_each(|other| self.free(other))
+        while let Some(other) = self.place(key, Some(at))? {
+            self.free(other)?;
+        }
+        Ok(())
     }
 }
 
@@ -330,7 +329,7 @@ impl<M: Medium> Table for Level<M> {
     type At = At;
 
     fn find(&self, key: u64) -> Result<Option<(At, u64)>> {
-        let first = self.places(key)?.next();
+        let first = self.place(key, None)?;
         first.map(|at| Ok((at, self.pair(at)?.1))).transpose()
     }
 
@@ -371,7 +370,7 @@ impl<M: Medium> Table for Level<M> {
                     let at = At { bucket, slot };
                     let (key, value) = self.pair(at)?;
                     // Of two that are alike, the one that is found.
-                    if self.places(key)?.next().is_none_or(|first| first == at) {
+                    if self.place(key, None)? == Some(at) {
                         f(key, value);
                     }
                 }

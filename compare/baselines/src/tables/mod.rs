@@ -11,10 +11,10 @@
 //!   counted is without the lines that locks store to, and what threads gain is not to be measured.
 //! - **Closing.** They keep no check words: a pool of theirs is measured in the open that made it.
 
-pub(crate) mod cceh;
-pub(crate) mod dash;
+mod cceh;
+mod dash;
 mod directory;
-pub(crate) mod level;
+mod level;
 
 #[cfg(test)]
 mod crash;
