@@ -10,6 +10,7 @@ mod locks;
 mod logged;
 mod onlookers;
 mod planted_batch;
+mod planted_cache;
 mod planted_esh;
 mod planted_extents;
 mod planted_pea;

@@ -88,39 +88,6 @@ macro_rules! index_methods {
     };
 }
 
-/// Declares the faults of a design that tests plant, to prove that they would be found.
-///
-/// The design asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
-/// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the
-/// tables have that a thread works on.
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault of the design.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault { $($(#[$doc])* $name,)* }
-
-        impl Fault {
-            /// All of them.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
-        }
-
-        thread_local! {
-            static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
-        }
-
-        /// From now on the tables that this thread works on have this fault.
-        #[cfg(feature = "planted")]
-        pub fn plant(fault: Option<Fault>) {
-            PLANTED.set(fault);
-        }
-
-        /// True if the table that this thread works on has this fault.
-        pub(super) fn planted(fault: Fault) -> bool {
-            cfg!(feature = "planted") && PLANTED.get() == Some(fault)
-        }
-    };
-}
-
 // From low to high.
 pub mod esh;
 pub mod pea;

@@ -64,7 +64,6 @@
 //!   then for each hash: the hash, the payload before if there is one, the payload after if there is one
 //! ```
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
@@ -619,25 +618,9 @@ pub(crate) fn recover(
     ended
 }
 
-/// A fault of batches that tests plant, to prove that it would be found; as those of Rewo-Hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+faults! {
     /// Others write to the slots that a batch changes.
     GateOpen,
     /// A batch reads a slot that a writer with the lock is about to change.
     LockUnseen,
-}
-
-thread_local! {
-    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
-}
-
-/// From now on the batches of this thread have this fault.
-#[cfg(feature = "planted")]
-pub fn plant(fault: Option<Fault>) {
-    PLANTED.set(fault);
-}
-
-fn planted(fault: Fault) -> bool {
-    cfg!(feature = "planted") && PLANTED.get() == Some(fault)
 }
