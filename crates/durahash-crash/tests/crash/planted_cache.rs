@@ -1,9 +1,11 @@
 //! Faults of caches, each planted by the cache itself, or by REH below it, under the feature `planted`, and found: by crash
-//! states of scripts, and by threads that come between. Without a fault all of it passes.
+//! states of scripts, by an open behind a kill, and by threads that come between. Without a fault all of it passes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use durahash::cache::Clock;
 use durahash::forgetting::{Fault, plant};
 use durahash::{Cache, Options, reh};
 use durahash_crash::cases::named;
@@ -40,9 +42,29 @@ fn by_scripts(case: &str, count: u64) -> Option<String> {
     run().err().map(|failure| failure.to_string())
 }
 
+const MAX_BYTES: u64 = 512 << 10;
+
+fn options() -> Options {
+    let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 0, buckets: 0 };
+    Options::new().seed(1).geometry(geometry).sweep(false)
+}
+
+/// A cache that has stored its time, and is killed; the next open has a clock that was set back.
+fn revived() -> Option<String> {
+    let sim = Sim::new(MAX_BYTES);
+    let before = options().clock(Clock::manual(1000));
+    let cache: Cache<u64, u64> = before.create_on(sim.clone()).unwrap();
+    cache.step().unwrap();
+    cache.put_for(&1, &10, Duration::ZERO).unwrap();
+    let killed = Sim::from_image(&sim.image(), MAX_BYTES);
+    let after = options().clock(Clock::manual(500));
+    let cache: Cache<u64, u64> = after.open_on(killed).unwrap();
+    cache.get(&1).unwrap().map(|value| format!("{value} is back"))
+}
+
 #[test]
 fn what_has_expired_and_is_revived_by_a_crash_is_found() {
-    is_found((Some(Fault::TimeForgotten), None), || by_scripts("cache", 0));
+    is_found((Some(Fault::TimeForgotten), None), revived);
 }
 
 #[test]
@@ -97,10 +119,8 @@ impl Hook for Comes {
 const MAX: u64 = 4;
 
 fn overrun() -> Option<String> {
-    let sim = Sim::new(512 << 10);
-    let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 0, buckets: 0 };
-    let options = Options::new().seed(1).geometry(geometry).max_entries(MAX).sweep(false);
-    let cache: Cache<u64, u64> = options.create_on(sim.clone()).unwrap();
+    let sim = Sim::new(MAX_BYTES);
+    let cache: Cache<u64, u64> = options().max_entries(MAX).create_on(sim.clone()).unwrap();
     (0..MAX).for_each(|key| cache.put(&key, &key).unwrap());
     let between = Arc::new(Between::default());
     *between.cache.lock().unwrap() = Some(cache.clone());

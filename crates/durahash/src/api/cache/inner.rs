@@ -135,7 +135,9 @@ impl Inner {
         self.store_counts()
     }
 
-    /// The bounds that are set, or were; what is stored counts for them.
+    /// The bounds that are set, or were; what is stored counts for them. The policy begins with the entries in the order of
+    /// the walk. Hits of earlier opens are not saved: two bits of each entry's count gave next to nothing back of what a
+    /// restart costs (`docs/benchmarks.md`).
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
         let (max, policy) = self.limits(options)?;
         if max == (None, None) {
