@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod caches;
 mod catalog;
 mod digests;
 mod log;
@@ -72,6 +73,27 @@ enum Command {
         #[arg(long)]
         no_log: bool,
     },
+    /// Caches with a bound of entries: lookups, inserts that evict, memory, and what a restart leaves.
+    Caches {
+        /// The bound
+        #[arg(long, default_value_t = 1_000_000)]
+        entries: u64,
+        /// Numbers of threads
+        #[arg(long, value_delimiter = ',', default_value = "1,2")]
+        threads: Vec<usize>,
+        /// Repeats, whose medians count
+        #[arg(long, default_value_t = 3)]
+        repeats: u64,
+        /// The directory of the cache that lies in a file
+        #[arg(long, default_value = "/dev/shm")]
+        dir: PathBuf,
+        /// Only caches whose name has one of these in it
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+        /// Save all rows as JSON
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
     /// Draws durable inserts and lookups of all stores from the rows that `synced` saved.
     Front {
         /// The saved rows
@@ -84,6 +106,9 @@ enum Command {
     /// The child that is killed.
     #[command(hide = true)]
     Child { store: String, mode: String, dir: PathBuf, seed: u64, loaded: u64 },
+    /// The child that is killed with a cache.
+    #[command(hide = true)]
+    CacheChild { name: String, dir: PathBuf, entries: u64, seed: u64 },
     /// The child that is killed with a long log.
     #[command(hide = true)]
     LogChild { design: String, path: PathBuf },
@@ -156,6 +181,13 @@ fn main() -> ExitCode {
         Some(Command::Synced { keys, repeats, dir, json, no_log }) => {
             synced(&dir, keys, repeats.max(1), json.as_deref(), !no_log)
         }
+        Some(Command::Caches { entries, threads, repeats, dir, only, json }) => {
+            let plan = caches::Plan { entries, threads, repeats, seed: 42, dir, only };
+            run_caches(&plan, json.as_deref())
+        }
+        Some(Command::CacheChild { name, dir, entries, seed }) => {
+            caches::child(&name, &dir, entries, seed)
+        }
         Some(Command::Front { json, svg }) => front(&json, &svg),
         Some(Command::LogChild { design, path }) => log::child(&design, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
@@ -221,6 +253,29 @@ fn synced(dir: &Path, keys: u64, repeats: u64, json: Option<&Path>, log: bool) -
         print(&log::recovery(dir)?)?;
     }
     Ok(())
+}
+
+fn run_caches(plan: &caches::Plan, json: Option<&Path>) -> Result<()> {
+    if plan.entries < 1000
+        || plan.threads.is_empty()
+        || plan.threads.contains(&0)
+        || plan.repeats == 0
+    {
+        let what = "at least 1000 entries, one thread and one repeat are needed".into();
+        return Err(Error::Config { what });
+    }
+    let setup = Setup {
+        keys: plan.entries,
+        threads: plan.threads.iter().map(|n| *n as u64).collect(),
+        medium: "memory, and a file".into(),
+        durability: "of ours in a file: survives kill -9".into(),
+        repeats: plan.repeats,
+        seed: plan.seed,
+        ..Setup::default()
+    };
+    let report = report(setup, caches::measure(plan)?);
+    tell(&report)?;
+    json.map_or(Ok(()), |path| save(path, &report))
 }
 
 fn front(json: &Path, svg: &Path) -> Result<()> {

@@ -32,7 +32,7 @@ fn find<'a>(rows: &'a [Row], of: &About<'_>) -> Option<&'a Row> {
 }
 
 /// A target, what came of it, and 1 if it is reached, else 0. Ratios reach what is wanted from below, seconds from above.
-fn target(about: &About<'_>, metric: &str, is: f64, wanted: f64) -> [Row; 3] {
+pub(crate) fn target(about: &About<'_>, metric: &str, is: f64, wanted: f64) -> [Row; 3] {
     let is_reached = if metric == "seconds" { is < wanted } else { is >= wanted };
     [(metric, is), ("wanted", wanted), ("reached", f64::from(u8::from(is_reached)))]
         .map(|(metric, value)| about.row(metric, &[value]))

@@ -1,11 +1,13 @@
-//! Stores on files.
+//! Stores on files, and caches.
 
+mod caches;
 mod candy;
 mod fjall;
 mod lmdb;
 mod own;
 mod redb;
 
+pub(crate) use caches::{CACHES, Cached, OWN_FILE};
 pub(crate) use candy::Candy;
 pub(crate) use fjall::Fjall;
 pub(crate) use lmdb::Lmdb;

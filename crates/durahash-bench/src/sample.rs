@@ -43,6 +43,8 @@ slices|rewo;rewo, no cache|lookups|1|1000|before_ms=30;during_ms=20;after_ms=10
 slices|rewo;rewo, no cache|lookups|1|1000|during_per_s=1.9e6;usual_per_s=2e6;ratio=0.95
 hit rates|s3fifo;exact LRU|zipf 0.99;loop|1|1000|hits at 1 %=0.4;hits at 5 %=0.6;hits at 25 %=0.8
 hit rates|s3fifo|zipf 0.99;loop|1|1000|bytes_per_entry=12.5
+restarts|s3fifo|zipf 0.99|1|1000|hits of as many=0.6;hits of as many behind a restart=0.59
+restarts|s3fifo|zipf 0.99|1|1000|hits of ten times as many=0.62;hits of ten times as many behind a restart=0.61
 durability|*|put_many, process|1|1000|count=1000;ops_per_s=1.84e6;log_bytes=0;survives=1
 durability|*|put_many, strict|1|1000|count=1000;ops_per_s=1.2e6;log_bytes=90;survives=3
 durability|*|hit, process;hit, strict|*|1000|ops_per_s=12.1e6
@@ -64,6 +66,13 @@ survives|redb|None|1|4000|survives=0;lost=7;open_ms=20
 words|REH, disk;LMDB|bulk insert|*|1000|ops_per_s=3e6
 words|REH, disk;LMDB|hit|1|1000|ops_per_s=3e7
 opening|REH, disk|create|1|0|ms=2.5
+cache-peers|durahash, file|hit|*|1000|ops_per_s=4e6
+cache-peers|durahash, file|insert that evicts|*|1000|ops_per_s=1e6
+cache-peers|durahash, file|lookup|*|1000|ops_per_s=2e6
+cache-peers|durahash, file|memory|1|1000|bytes=90
+cache-peers|durahash, file|before|1|1000|part=0.8
+cache-peers|durahash, file|after a close|1|1000|part=0.79;next_part=0.78;open_ms=3
+cache-peers|durahash, file|after kill -9|1|1000|part=0.79;next_part=0.78;open_ms=4;lost=0
 targets|REH, disk|hit / LMDB|1|1000|ratio=6.5;wanted=5;reached=1
 targets|REH, disk|keys recovered|1|1000|seconds=0.5;wanted=0.3;reached=0
 ";

@@ -116,6 +116,9 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
+#[macro_use]
+mod faults;
+
 pub mod cache;
 pub mod index;
 mod util;
@@ -162,6 +165,14 @@ pub mod batch {
     pub use crate::engine::batch::Fault;
     #[cfg(feature = "planted")]
     pub use crate::engine::batch::plant;
+}
+
+/// Faults that they plant in caches.
+#[doc(hidden)]
+pub mod forgetting {
+    pub use crate::cache::planted::Fault;
+    #[cfg(feature = "planted")]
+    pub use crate::cache::planted::plant;
 }
 
 /// Eviction policies, for the simulator of `durahash-bench`.

@@ -37,25 +37,36 @@ pub(crate) struct Counted {
 
 /// The hits of a policy of durahash, in a cache of `size` entries.
 pub(crate) fn of_policy(policy: Policy, trace: &Trace, size: usize) -> Counted {
-    let evict = policy.state(size as u64).expect("it evicts");
-    let hashes = WordMix::new(size as u64);
-    let mut cache = Evicting { evict, hashes, there: vec![false; trace.keys], entries: 0, size };
-    let hits = hits(&mut cache, trace);
+    let mut cache = Evicting::new(policy, trace, size);
+    let hits = hits(&mut cache, &trace.lookups);
     Counted { hits, bytes: Some(cache.evict.bytes()) }
+}
+
+/// The hits of so many lookups behind the middle of a trace: of a cache that goes on, and of one that was opened again there.
+pub(crate) fn of_restart(policy: Policy, trace: &Trace, size: usize, lookups: usize) -> [u64; 2] {
+    let (before, behind) = trace.lookups.split_at(trace.lookups.len() / 2);
+    [false, true].map(|restarts| {
+        let mut cache = Evicting::new(policy, trace, size);
+        hits(&mut cache, before);
+        if restarts {
+            cache.open_again(policy);
+        }
+        hits(&mut cache, &behind[..lookups.min(behind.len())])
+    })
 }
 
 /// The hits of what it is held against.
 pub(crate) fn of_reference(reference: Reference, trace: &Trace, size: usize) -> Counted {
     let hits = match reference {
-        Reference::Lru => hits(&mut Lru::new(trace.keys, size), trace),
-        Reference::TinyLfu => hits(&mut TinyLfu::new(trace.keys, size), trace),
-        Reference::Optimum => hits(&mut Optimum::new(trace, size), trace),
+        Reference::Lru => hits(&mut Lru::new(trace.keys, size), &trace.lookups),
+        Reference::TinyLfu => hits(&mut TinyLfu::new(trace.keys, size), &trace.lookups),
+        Reference::Optimum => hits(&mut Optimum::new(trace, size), &trace.lookups),
     };
     Counted { hits, bytes: None }
 }
 
-fn hits(cache: &mut impl Cache, trace: &Trace) -> u64 {
-    trace.lookups.iter().map(|key| u64::from(cache.access(*key))).sum()
+fn hits(cache: &mut impl Cache, lookups: &[u32]) -> u64 {
+    lookups.iter().map(|key| u64::from(cache.access(*key))).sum()
 }
 
 /// A cache with a policy of durahash.
@@ -65,6 +76,23 @@ struct Evicting {
     there: Vec<bool>,
     entries: usize,
     size: usize,
+}
+
+impl Evicting {
+    fn new(policy: Policy, trace: &Trace, size: usize) -> Self {
+        let evict = policy.state(size as u64).expect("it evicts");
+        let hashes = WordMix::new(size as u64);
+        Evicting { evict, hashes, there: vec![false; trace.keys], entries: 0, size }
+    }
+
+    /// The entries stay, and the policy begins anew with them, in the order of their hashes, as an open meets them.
+    fn open_again(&mut self, policy: Policy) {
+        self.evict = policy.state(self.size as u64).expect("it evicts");
+        let keys = (0..self.there.len() as u32).filter(|key| self.there[*key as usize]);
+        let mut hashes: Vec<u64> = keys.map(|key| self.hashes.mix(u64::from(key))).collect();
+        hashes.sort_unstable();
+        hashes.iter().for_each(|hash| self.evict.inserted(*hash));
+    }
 }
 
 impl Cache for Evicting {

@@ -7,7 +7,7 @@ use super::{About, Recorder};
 use crate::config::Config;
 use crate::error::Result;
 use crate::simulator::traces::Trace;
-use crate::simulator::{Counted, Reference, of_policy, of_reference};
+use crate::simulator::{Counted, Reference, of_policy, of_reference, of_restart};
 
 /// Exponents of Zipf's law.
 const ZIPF: [f64; 3] = [0.7, 0.99, 1.2];
@@ -18,6 +18,13 @@ const SIZES: [(usize, &str); 5] = [
     (50, "hits at 5 %"),
     (100, "hits at 10 %"),
     (250, "hits at 25 %"),
+];
+/// The size of a cache that is opened again, in thousandths of the keys; lookups behind that for each entry, and the metrics
+/// of a cache that goes on, and of that one.
+const RESTART_PART: usize = 50;
+const RESTARTS: [(usize, [&str; 2]); 2] = [
+    (1, ["hits of as many", "hits of as many behind a restart"]),
+    (10, ["hits of ten times as many", "hits of ten times as many behind a restart"]),
 ];
 /// The fewest entries of a cache: with fewer, rates are of chance.
 const ENTRIES_MIN: usize = 10;
@@ -73,6 +80,21 @@ impl Side {
         }
     }
 
+    /// What a restart costs: hits of lookups behind it, and without it.
+    fn restarts(self, trace: &Trace, add: &mut dyn FnMut(&str, f64)) {
+        let Side::Own(policy) = self else { return };
+        let size = trace.keys * RESTART_PART / 1000;
+        if size < ENTRIES_MIN {
+            return;
+        }
+        for (times, metrics) in RESTARTS {
+            let lookups = size * times;
+            for (metric, hits) in metrics.iter().zip(of_restart(policy, trace, size, lookups)) {
+                add(metric, hits as f64 / lookups as f64);
+            }
+        }
+    }
+
     fn count(self, trace: &Trace, size: usize) -> Counted {
         match self {
             Side::Own(policy) => of_policy(policy, trace, size),
@@ -101,6 +123,8 @@ impl Recorder<'_> {
                     threads: 1,
                     keys,
                 };
+                let restarts = &About { table: "restarts", ..about };
+                side.restarts(&trace, &mut |metric, part| self.add(restarts, metric, part));
                 for (part, metric) in SIZES {
                     let size = trace.keys * part / 1000;
                     if size < ENTRIES_MIN {

@@ -11,6 +11,7 @@ mod logged;
 mod onlookers;
 mod planted;
 mod planted_batch;
+mod planted_cache;
 mod planted_esh;
 mod planted_extents;
 mod planted_pea;

@@ -18,7 +18,11 @@ use crate::stage::{Scene, every_place};
 #[test]
 fn every_fault_is_planted_here() {
     for fault in Fault::ALL {
-        let tests = [include_str!("planted_reh.rs"), include_str!("onlookers.rs")];
+        let tests = [
+            include_str!("planted_reh.rs"),
+            include_str!("planted_cache.rs"),
+            include_str!("onlookers.rs"),
+        ];
         let is_planted = tests.iter().any(|test| test.contains(&format!("Fault::{fault:?}")));
         assert!(is_planted, "{fault:?}");
     }

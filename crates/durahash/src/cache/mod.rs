@@ -3,6 +3,7 @@
 
 // From low to high.
 pub(crate) mod clock;
+pub(crate) mod planted;
 pub(crate) mod policy;
 
 pub use clock::Clock;

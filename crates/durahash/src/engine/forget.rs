@@ -7,6 +7,7 @@ use super::expiry::{is_over, split};
 use super::record::{HEADER_BYTES, is_chained};
 use super::records::is_damage;
 use super::{ENTRY_BYTES, Engine, Single};
+use crate::cache::planted::{Fault, planted};
 
 impl Engine<Single> {
     /// Bytes of an entry: its slot, and its record or cell.
@@ -90,7 +91,9 @@ impl Engine<Single> {
         self.pairs(h, &mut pairs)?;
         pairs.retain(|(_, value)| split(value).is_some_and(|(expiry, _)| is_over(expiry, now)));
         for (key, value) in pairs {
-            if self.change(&key, None, Rule::IfEqual(&value), None)?.0.is_done() {
+            let by_key = planted(Fault::RemovedByKey);
+            let rule = if by_key { Rule::Always } else { Rule::IfEqual(&value) };
+            if self.change(&key, None, rule, None)?.0.is_done() {
                 gone(&key, &value);
             }
         }

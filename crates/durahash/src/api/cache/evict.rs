@@ -8,6 +8,7 @@ use durahash_media::{Error, Result};
 use super::bounds::{Bounds, Place};
 use super::inner::Inner;
 use super::queue::Queue;
+use crate::cache::planted::{Fault, planted};
 use crate::engine::edit::Rule;
 use crate::engine::expiry::{is_over, split};
 use crate::engine::records::is_damage;
@@ -164,6 +165,11 @@ impl Inner {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         loop {
             if let Some(place) = bounds.reserve(entries, bytes) {
+                if planted(Fault::CountedLate) {
+                    bounds.add(-entries, -bytes);
+                    self.engine().store.wait();
+                    bounds.add(entries, bytes);
+                }
                 return Ok(place);
             }
             if tries == 0 {

@@ -9,7 +9,7 @@ use durahash_media::Result;
 use super::super::map::Map;
 use crate::cache::clock::Time;
 use crate::engine::data::Data;
-use crate::engine::expiry::{Timed, is_over, split};
+use crate::engine::expiry::{NEVER, Timed, is_over, split};
 use crate::engine::record::KeyHash;
 
 /// The result of one look.
@@ -43,7 +43,8 @@ fn look_once<K: Data + ?Sized, V: Data + ?Sized, R>(
 ) -> Result<Option<Seen<R>>> {
     map.find(key, |bytes| {
         let (expiry, value) = split(bytes)?;
-        if is_over(expiry, time.now()) {
+        // What never expires is found without the clock.
+        if expiry != NEVER && is_over(expiry, time.now()) {
             return Some(Seen::Expired(expiry));
         }
         f(expiry, value).map(Seen::Live)

@@ -11,6 +11,7 @@ use durahash_media::Result;
 
 use super::super::batch::Batch;
 use super::super::map::Map;
+use crate::cache::planted::{Fault, planted};
 use crate::engine::expiry::split;
 use crate::engine::maps::Handle;
 use crate::engine::records::Pair;
@@ -67,9 +68,13 @@ impl Queue {
     ) -> Result<()> {
         let value = split(value).map_or(&value[..], |(_, value)| value);
         let entry = [&(key.len() as u32).to_le_bytes(), &key[..], value].concat();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        if planted(Fault::KeptFirst) {
+            self.beside.put(&id, &entry)?;
+        }
         let mut batch = Batch::new();
         batch.add_bytes(map, h, key, None)?;
-        batch.put(&self.beside, &self.next.fetch_add(1, Ordering::Relaxed), &entry)?;
+        batch.put(&self.beside, &id, &entry)?;
         batch.apply()
     }
 }

@@ -48,10 +48,13 @@ impl Row {
         }
     }
 
-    /// The counter of a hash, and what it is.
+    /// The counter of a hash, and what it is. All are looked at, without a branch for each.
     fn find(&self, hash: u64) -> Option<(usize, u16)> {
-        let mut counters = (0..COUNTERS).map(|i| (i, self.get(i)));
-        counters.find(|(_, counter)| counter & TAG == tag(hash) && counter & COUNT > 0)
+        let all: [u16; COUNTERS] = std::array::from_fn(|i| self.get(i));
+        let is_it = |counter: u16| counter & TAG == tag(hash) && counter & COUNT > 0;
+        let found = (0..COUNTERS).fold(0, |set, i| set | u32::from(is_it(all[i])) << i);
+        let first = found.trailing_zeros() as usize;
+        all.get(first).map(|counter| (first, *counter))
     }
 
     /// Counts one more; the key is used, or new.

@@ -65,13 +65,18 @@ impl Queues for TinyLfu {
 impl TinyLfu {
     /// Takes that one of the oldest of the main queue whose key came least.
     fn rarest(&mut self, frequencies: &Frequencies) -> Option<u64> {
-        let mut rarest = self.main.pop()?;
-        for _ in 1..OLDEST.min(self.main.len() + 1) {
-            let other = self.main.pop()?;
-            let is_rarer = frequencies.get(other) < frequencies.get(rarest);
-            let kept = if is_rarer { std::mem::replace(&mut rarest, other) } else { other };
-            self.main.push(kept);
+        let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
+        for hash in &mut oldest[..count] {
+            *hash = self.main.pop()?;
         }
-        Some(rarest)
+        // All are asked for before any is compared: their lines come at once.
+        let counts = oldest.map(|hash| frequencies.get(hash));
+        let mut rarest = 0;
+        for i in 1..count {
+            let is_rarer = counts[i] < counts[rarest];
+            let kept = if is_rarer { std::mem::replace(&mut rarest, i) } else { i };
+            self.main.push(oldest[kept]);
+        }
+        (count > 0).then(|| oldest[rarest])
     }
 }

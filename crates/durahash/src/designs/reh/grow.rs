@@ -270,7 +270,8 @@ impl<M: Medium> Reh<M> {
         }
         for i in BitMask(free) {
             let slot = &to.slots[i as usize];
-            if extend::covers(upper_prefix, depth, medium.load(&slot.h)) {
+            let is_covered = extend::covers(upper_prefix, depth, medium.load(&slot.h));
+            if is_covered && !planted(Fault::CopiesKept) {
                 medium.store(&slot.h, marker(prefix));
                 medium.flush(slot);
             }

@@ -9,6 +9,8 @@ faults! {
     ClearedLate,
     /// It commits before the cleared word is durable.
     ClearedUnfenced,
+    /// It leaves copies of what a split had moved on, which its depth covers again.
+    CopiesKept,
     /// It takes the directory's lock after its commit.
     LockedLate,
     /// A split stores the word before the link of the new bucket.
