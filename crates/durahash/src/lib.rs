@@ -116,12 +116,11 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
-#[macro_use]
-mod faults;
+
+mod util;
 
 pub mod cache;
 pub mod index;
-mod util;
 
 mod extendible;
 

@@ -4,7 +4,7 @@
 ///
 /// The module asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
 /// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the module has
-/// in a thread.
+/// that this thread works on.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A fault that tests plant.
@@ -20,14 +20,14 @@ macro_rules! faults {
             static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
         }
 
-        /// From now on this thread works with this fault.
+        /// From now on what this thread works on has this fault.
         #[cfg(feature = "planted")]
         pub fn plant(fault: Option<Fault>) {
             PLANTED.set(fault);
         }
 
-        /// True if this thread works with this fault.
-        pub(super) fn planted(fault: Fault) -> bool {
+        /// True if what this thread works on has this fault.
+        pub(crate) fn planted(fault: Fault) -> bool {
             cfg!(feature = "planted") && PLANTED.get() == Some(fault)
         }
     };
