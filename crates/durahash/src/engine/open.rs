@@ -115,7 +115,7 @@ fn open_file(
     check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
-    let carries = || medium.has_ring() != Some(false) && medium.carries_live_image();
+    let carries = || medium.has_ring() && medium.carries_live_image();
     let to_live_image = settings.live_image.unwrap_or_else(carries);
     if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
         return refused(NO_READERS);

@@ -223,9 +223,10 @@ impl<D: LiveDisk> Core<D> {
             slot.saves[parity].reserve(lines);
         }
         let words = self.disk.region().words(first * LINE_BYTES, lines * LINE_BYTES / 8);
+        let byte = self.barrier.byte_hint();
         for line in first..first + lines {
             if line != first && !(line * LINE_BYTES).is_multiple_of(PAGE_BYTES)
-                || self.was_touched(line)
+                || self.was_touched(line, byte)
             {
                 continue;
             }
@@ -246,12 +247,12 @@ impl<D: LiveDisk> Core<D> {
         }
     }
 
-    /// True if a line of the page of this one is marked: its page, and that of the marks, were stored to a moment ago. A touch is an
-    /// instruction that waits for the line, and for all stores before it.
-    fn was_touched(&self, line: u64) -> bool {
+    /// True if a line of the page of this one has this mark, of the present epoch: its page, and that of the marks, were stored to a
+    /// moment ago. A touch is an instruction that waits for the line, and for all stores before it.
+    fn was_touched(&self, line: u64, byte: u8) -> bool {
         let first = line / PAGE_LINES * PAGE_LINES;
         let end = (first + PAGE_LINES).min(self.disk.region().len() / LINE_BYTES);
-        (first..end).any(|line| self.disk.mark(line).load(Ordering::Relaxed) != 0)
+        (first..end).any(|line| self.disk.mark(line).load(Ordering::Relaxed) == byte)
     }
 
     /// Lines that are marked.

@@ -194,7 +194,10 @@ impl Mapped {
         let file_id = FileId::of(&file.metadata()?);
         let readers = Readers::of_reader(&file, file_id);
         let readers = readers.map_err(|e| file.error(seen::OPENING, e))?;
-        let Some(readers) = readers else { return Ok(None) };
+        // While the writer opens the pool, or has failed, nothing is counted.
+        let Some(readers) = readers.filter(|readers| readers.changes.are_as_named()) else {
+            return Ok(None);
+        };
         // Only now: from here on neither file is cut.
         let len = file.metadata()?.len();
         let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
@@ -497,10 +500,10 @@ impl Mapped {
         sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
-    /// True if the pool's log is a ring beside a live image, false if it is one of lines; `None` if there is none.
-    pub fn has_ring(&self) -> Option<bool> {
+    /// True if the pool's log is a ring beside a live image.
+    pub fn has_ring(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().map(|old| old.ring.is_some())
+        log.as_ref().is_some_and(|old| old.ring.is_some())
     }
 
     /// Lets the log of the pool, which is closed and not in use, be a ring beside a live image.
