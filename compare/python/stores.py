@@ -61,6 +61,17 @@ class DurahashProcess(Durahash):
     options = {"mode": "process"}
 
 
+class DurahashCache(Durahash):
+    name = "durahash.Cache"
+    mode = "interval, live image"
+    set_many = get_many = None
+
+    def open(self, folder):
+        import durahash
+
+        return durahash.Cache(os.path.join(folder, "cache.pool"), mode="interval", live_image=True)
+
+
 class Lmdb(Store):
     package = name = "lmdb"
     mode = "sync=False, a transaction each"
@@ -190,5 +201,5 @@ class Shelve(Store):
 
 
 STORES = [
-    Dict, Durahash, DurahashLive, DurahashProcess, Lmdb, Rocksdict, DiskcacheRs, Diskcache, Diskstore, Sqlitedict, Shelve,
+    Dict, Durahash, DurahashLive, DurahashProcess, DurahashCache, Lmdb, Rocksdict, DiskcacheRs, Diskcache, Diskstore, Sqlitedict, Shelve,
 ]

@@ -4,6 +4,7 @@
 //!   either of them; `bed.rs` clients in virtual time; `stepwise.rs` clients of SepHash with more round trips
 //!   than they need; `remote.rs` the measurements.
 //! - `lists`: multimaps beside a map to lists of values, `lists.rs`.
+//! - `tables`: the designs beside CCEH, Dash and Level hashing, which are in `tables/`, by counts; `counts.rs`.
 //!
 //! A member of the workspace, unlike `durahash-compare`: it needs no other store, and its tests run with all
 //! others.
@@ -12,10 +13,12 @@
 
 mod race;
 mod stepwise;
+mod tables;
 
 mod index;
 
 mod bed;
+mod counts;
 mod lists;
 
 mod remote;
@@ -50,6 +53,12 @@ enum Command {
         /// Adds the rows of a report of `durahash bench --suite nodes --json FILE`
         #[arg(long, value_name = "FILE")]
         beside: Option<PathBuf>,
+    },
+    /// The designs beside CCEH, Dash and Level hashing: blocks, lines, flushes, fences, load factors, counted
+    Tables {
+        /// Keys that are inserted; of operations, up to 200 000 are counted
+        #[arg(long, default_value_t = 1_000_000)]
+        keys: u64,
     },
     /// Many values for each key, in multimaps and in lists behind a map
     Lists {
@@ -121,6 +130,12 @@ fn measure(command: Command, progress: &mut dyn Progress) -> Result<Report> {
                 durahash_bench::measure(&config, remote::work(), progress, &remote::measure)?;
             report.rows.extend(beside.into_iter().flat_map(|report| report.rows));
             Ok(report)
+        }
+        Command::Tables { keys } => {
+            let config =
+                Config { keys, medium: Medium::Dram, threads: vec![1], ..Config::default() };
+            config.check()?;
+            durahash_bench::measure(&config, counts::work(&config), progress, &counts::measure)
         }
         Command::Lists { keys, threads, design, pool, graph, emulate } => {
             let defaults = Config::default();

@@ -64,3 +64,38 @@ fn lists_have_one_for_each_key() {
         assert!(find("pea", 1, "lists") <= find("pea", 1, "keys"));
     }
 }
+
+/// What the papers state of lookups and of inserts that split nothing.
+#[test]
+fn tables_cost_what_their_papers_say() {
+    let report = measured("tables --keys 20000");
+    let find = |design: &str, case: &str, metric: &str| {
+        let row = report.find("cost", design, case, 1, metric);
+        row.unwrap_or_else(|| panic!("{metric} of {design}, {case}")).value
+    };
+    let within = |design, case, metric, range: std::ops::RangeInclusive<f64>| {
+        let found = find(design, case, metric);
+        assert!(range.contains(&found), "{metric} of {design}, {case}: {found}");
+    };
+    // A line is written, flushed and waited for; one of the directory and four that are probed are read.
+    for metric in ["lines_written", "flushes", "waits"] {
+        within("cceh", "insert", metric, 1.0..=1.0);
+        within("cceh of two", "insert", metric, 1.0..=1.0);
+    }
+    within("cceh", "miss", "lines_read", 5.0..=5.0);
+    within("cceh", "hit", "blocks_read", 2.0..=2.1);
+    within("cceh of two", "miss", "lines_read", 9.0..=10.0);
+    // Slot, then metadata, and some displacements; a word of the directory and two buckets, and rarely the stash.
+    within("dash", "insert", "flushes", 2.0..=2.2);
+    within("dash", "insert", "waits", 2.0..=2.2);
+    within("dash", "miss", "blocks_read", 3.0..=3.1);
+    within("dash", "hit", "blocks_read", 2.0..=2.7);
+    // Slot, then token, and some movements; four buckets at most. An update takes two waits where a slot is free.
+    within("level", "insert", "flushes", 2.0..=2.5);
+    within("level", "miss", "blocks_read", 3.9..=4.0);
+    within("level", "hit", "blocks_read", 1.0..=2.5);
+    within("level", "update", "waits", 1.0..=2.0);
+    for design in ["cceh", "dash", "level"] {
+        within(design, "remove", "waits", 1.0..=1.0);
+    }
+}

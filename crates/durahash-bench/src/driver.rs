@@ -114,7 +114,7 @@ pub fn histogram() -> Histogram<u64> {
 /// # Errors
 /// Those of the table; [`Error::Wrong`] where a key is missing, or is there and must not be.
 pub fn run(
-    table: &impl Table,
+    table: &(impl Table + ?Sized),
     workload: Workload,
     streams: &[Vec<Op>],
     timed: Timed,
@@ -210,7 +210,7 @@ impl Clock for Histogram<u64> {
 
 /// How many lookups and removals found their key.
 fn execute(
-    table: &impl Table,
+    table: &(impl Table + ?Sized),
     workload: Workload,
     ops: &[Op],
     clock: &mut impl Clock,
@@ -222,7 +222,11 @@ fn execute(
     }
 }
 
-fn execute_single(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> Result<u64> {
+fn execute_single(
+    table: &(impl Table + ?Sized),
+    ops: &[Op],
+    clock: &mut impl Clock,
+) -> Result<u64> {
     let mut found = 0;
     for (i, op) in ops.iter().enumerate() {
         // Values differ from round to round, so that an update has something to change.
@@ -241,7 +245,11 @@ fn execute_single(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> Res
     Ok(found)
 }
 
-fn execute_get_many(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> Result<u64> {
+fn execute_get_many(
+    table: &(impl Table + ?Sized),
+    ops: &[Op],
+    clock: &mut impl Clock,
+) -> Result<u64> {
     let mut found = 0;
     let (mut keys, mut out) = ([0; BATCH], [None; BATCH]);
     for batch in ops.chunks(BATCH) {
@@ -255,7 +263,11 @@ fn execute_get_many(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> R
     Ok(found)
 }
 
-fn execute_put_many(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> Result<()> {
+fn execute_put_many(
+    table: &(impl Table + ?Sized),
+    ops: &[Op],
+    clock: &mut impl Clock,
+) -> Result<()> {
     let mut pairs = vec![(0, 0); table.put_batch()];
     for batch in ops.chunks(pairs.len()) {
         let pairs = &mut pairs[..batch.len()];

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use durahash::{Design, Durability, IndexStats, Map, Options};
 use durahash_media::Dram;
-use durahash_media::metered::{Counts, Metered};
+use durahash_media::metered::{Counts, Meter, Metered};
 use hdrhistogram::Histogram;
 
 use crate::config::{Config, Progress, Suite};
@@ -339,36 +339,71 @@ impl<'a> Recorder<'a> {
     /// The reads and writes of operations, counted on a medium in memory: the same on every machine.
     fn costs(&mut self) -> Result<()> {
         let config = self.config;
-        let workloads = Workloads::new(config.keys.min(COUNTED_KEYS), config.seed);
         for &design in &config.designs {
             self.next(COSTS_WORK, &format!("{design}: counting"));
-            self.count(design, &workloads)?;
+            let medium = Metered::new(Dram::new(COUNTED_BYTES)?);
+            let meter = std::sync::Arc::clone(medium.meter());
+            let options = Options::new().design(design).seed(config.seed);
+            let map: Map<u64, u64> = options.create_on(medium)?;
+            self.count(&design.to_string(), &map, &|| map.index_stats(), &meter)?;
         }
         Ok(())
     }
 
-    fn count(&mut self, design: Design, workloads: &Workloads) -> Result<()> {
-        let medium = Metered::new(Dram::new(COUNTED_BYTES)?);
-        let meter = std::sync::Arc::clone(medium.meter());
-        let options = Options::new().design(design).seed(self.config.seed);
-        let map: Map<u64, u64> = options.create_on(medium)?;
+    /// Fills a table, which is empty, with all keys, and adds how full it is over the last doubling.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn load_factors(
+        &mut self,
+        name: &str,
+        table: &dyn Table,
+        stats: &dyn Fn() -> IndexStats,
+    ) -> Result<()> {
+        let workloads = Workloads::new(self.config.keys, self.config.seed);
+        let mut utility = Utility::default();
+        for (op, count) in workloads.draw(Workload::Load, 1, 0)[0].iter().zip(1..) {
+            table.put(op.key, op.key)?;
+            utility.add(count, workloads.keys(), &stats());
+        }
+        let keys = workloads.keys();
+        let about = About { table: "space", design: name, case: "load", threads: 1, keys };
+        for (metric, value) in utility.figures() {
+            self.add(&about, metric, value);
+        }
+        self.add(&about, "medium_bytes_per_key", stats().medium_bytes as f64 / keys as f64);
+        Ok(())
+    }
+
+    /// Counts what operations of one thread on a table, which is empty, do to its medium.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn count(
+        &mut self,
+        name: &str,
+        table: &dyn Table,
+        stats_of: &dyn Fn() -> IndexStats,
+        meter: &Meter,
+    ) -> Result<()> {
+        let workloads = Workloads::new(self.config.keys.min(COUNTED_KEYS), self.config.seed);
         let load = &workloads.draw(Workload::Load, 1, 0)[0];
         // All inserts from one size to twice that size show everything that
         // growth does, as often as it does it.
         let (first, second) = load.split_at(load.len() / 2);
         for op in first {
-            map.put(&op.key, &op.key)?;
+            table.put(op.key, op.key)?;
         }
         let draw = |workload| workloads.draw(workload, 1, 0).swap_remove(0);
-        let put = |op: &Op| Table::put(&map, op.key, op.key);
-        let get = |op: &Op| Table::get(&map, op.key).map(drop);
-        let remove = |op: &Op| Table::remove(&map, op.key).map(drop);
+        let put = |op: &Op| table.put(op.key, op.key);
+        let get = |op: &Op| table.get(op.key).map(drop);
+        let remove = |op: &Op| table.remove(op.key).map(drop);
         let run = |ops: &[Op], f: &dyn Fn(&Op) -> Result<()>| -> Result<[Counted; 2]> {
             let mut counted = [Counted::default(); 2];
-            let (mut stats, mut counts) = (map.index_stats(), meter.counts());
+            let (mut stats, mut counts) = (stats_of(), meter.counts());
             for op in ops {
                 f(op)?;
-                let (stats_now, counts_now) = (map.index_stats(), meter.counts());
+                let (stats_now, counts_now) = (stats_of(), meter.counts());
                 let counted = &mut counted[usize::from(moved(&stats_now, &stats))];
                 counted.operations += 1;
                 counted.counts = counted.counts + (counts_now - counts);
@@ -384,7 +419,6 @@ impl<'a> Recorder<'a> {
             (["update", ""], run(&draw(Workload::Update), &put)?),
             (["remove", "remove that merges"], run(&draw(Workload::Delete), &remove)?),
         ];
-        let name = design.to_string();
         for (cases, counted) in parts {
             for (case, counted) in cases.into_iter().zip(counted) {
                 let Counted { operations, counts } = counted;
@@ -392,7 +426,7 @@ impl<'a> Recorder<'a> {
                     continue;
                 }
                 let keys = workloads.keys();
-                let about = About { table: "cost", design: &name, case, threads: 1, keys };
+                let about = About { table: "cost", design: name, case, threads: 1, keys };
                 self.add(&about, "count", operations as f64);
                 let each = |n: u64| n as f64 / operations as f64;
                 let named = counts.named().filter(|(name, _)| *name != "operations");

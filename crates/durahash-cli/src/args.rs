@@ -200,8 +200,8 @@ Examples:
     /// List the maps of a pool, or rename or remove one
     ///
     /// A pool has a map called main, unless it was made with --map, and up to 63 others, each with a name:
-    /// create and load make them. Other commands work on main, or on the one that --map names; check and
-    /// compact on all of them.
+    /// create and load make them. Other commands work on main, or on the one that --map names; check,
+    /// backup and compact on all of them. A cache takes two: NAME.cache beside it belongs to it.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -217,8 +217,8 @@ Examples:
 
     /// Copy a pool to a new file, which has its name when the copy is whole
     ///
-    /// The pool is only read, so others may read it meanwhile, but not write. A process that writes to it backs it up
-    /// itself: Map::backup. The copy opens in any mode, on any machine.
+    /// The pool is only read. A process that writes to it backs it up itself: Map::backup. The copy opens in any
+    /// mode, on any machine.
     #[command(
         verbatim_doc_comment,
         after_help = "Example:\n  durahash backup packages.pool backup.pool"
@@ -389,17 +389,17 @@ pub(crate) struct Write {
     pub(crate) map: Option<String>,
     /// process: survives kill -9, not power loss; interval[:MS]: written every MS ms; strict: written
     /// before the command returns [default: the pool's, and of a new pool interval; process if it
-    /// lies in memory, or may not grow to eight times the log]
+    /// lies in memory or on DAX, or may not grow to 512 MiB]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
     /// Keep a live image in place of a log of lines, in the modes interval and strict: true or false [default: as the
-    /// pool had it, and of a new pool true on ext4 and XFS]
+    /// pool had it, and of a pool without a log true on ext4 and XFS]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) live_image: Option<bool>,
     /// Directory of the live image [default: the pool's]
     #[arg(long, value_name = "DIR")]
     pub(crate) live_dir: Option<PathBuf>,
-    /// Memory for copies of what is looked up often, for design rewo: as 64MiB, 0 for none [default: an
+    /// Memory for copies of what is looked up often, for design rewo (a cache whose entries expire is --expiry): as 64MiB, 0 for none [default: an
     /// eighth of its tables]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) cache: Option<u64>,

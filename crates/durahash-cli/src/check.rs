@@ -55,7 +55,10 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
         &mut |map, finding| findings.push((map.to_owned(), finding)),
         &mut |done, of| progress.watch(done, of),
     )?;
-    let names = pool.names();
+    let mut names = pool.names();
+    // The map beside a cache is a part of it.
+    let all = names.clone();
+    names.retain(|name| name.strip_suffix(".cache").is_none_or(|of| !all.iter().any(|n| n == of)));
     let maps = (names != [MAIN]).then_some(names.len());
     let mut looked = Looked {
         called: Kind::Map.names().1,

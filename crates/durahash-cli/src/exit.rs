@@ -136,7 +136,7 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Text { .. }
         | ErrorKind::Refused { .. }
         | ErrorKind::Options { .. } => Exit::Usage,
-        ErrorKind::Locked => Exit::Locked,
+        ErrorKind::Locked | ErrorKind::WriterGone => Exit::Locked,
         // Io, Full, ReadOnly, Poisoned, NoDax, Skewed, Unreachable, NodeLost, and what a later library adds.
         _ => Exit::Io,
     }
@@ -161,7 +161,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
             _ => return None,
         },
         ErrorKind::NotAPool { .. } => "check the path",
-        ErrorKind::Truncated { .. } => "copy it again, or take a backup",
+        ErrorKind::Truncated { .. } => "copy it again, or restore a backup",
         ErrorKind::Corrupt { .. } => {
             return Some(format!(
                 "`durahash check {pool}` says where, `durahash dump {pool}` saves what can be read"

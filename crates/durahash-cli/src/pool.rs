@@ -226,7 +226,7 @@ fn in_mode(options: Options, write: &Write) -> Options {
 /// Damage that keeps a pool from being opened keeps its entries from being saved, too.
 pub(crate) fn open_failed(pool: &Path, e: &Error) -> Failure {
     if matches!(e.kind(), ErrorKind::Corrupt { .. }) {
-        let message = format!("{}: {e}; it cannot be opened: take a backup", pool.display());
+        let message = format!("{}: {e}; it cannot be opened: restore a backup", pool.display());
         return Failure::new(Exit::Corrupt, message);
     }
     Failure::pool(pool, e)

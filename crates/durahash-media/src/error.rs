@@ -94,8 +94,8 @@ pub enum ErrorKind {
     },
     /// Another handle or process has the pool open.
     Locked,
-    /// The process that had the pool open for writing has closed it, or removed one of its maps, or another process has opened it
-    /// since: a reader beside it opens the pool again.
+    /// The process that had the pool open for writing has closed it, or removed one of its maps, or could not write to its disk, or
+    /// another process has opened it since: a reader beside it opens the pool again.
     WriterGone,
     /// The file exists already.
     Exists,
@@ -375,8 +375,8 @@ impl fmt::Display for Error {
             }
             ErrorKind::WriterGone => write!(
                 f,
-                "the process that had the pool open for writing has closed it or removed a map, or another process has \
-                 opened it since; open it again"
+                "the process that had the pool open for writing has closed it or removed a map, or could not write to its \
+                 disk, or another process has opened it since; open it again"
             ),
             ErrorKind::Exists => write!(f, "the file already exists"),
             ErrorKind::MapExists { name } => write!(f, "a map named {name:?} already exists"),

@@ -5,7 +5,7 @@
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
 //! - [`hash`], [`probe`]: arithmetic on words that were loaded.
 //! - [`Medium`]: loads, stores, flushes and fences ([`Memory`]) over a file or memory ([`Storage`]);
-//!   [`Dram`], [`Mapped`], [`Logged`]. Features `sim` and `metered` add media for tests and
+//!   [`Dram`], [`Mapped`], [`Logged`], [`Live`]. Features `sim` and `metered` add media for tests and
 //!   benchmarks.
 //! - [`VersionLock`], [`Reserved`], [`ByDepth`]: structures in DRAM beside them. [`EpochLock`]: a lock
 //!   that lies on the medium.

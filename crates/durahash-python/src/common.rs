@@ -1,4 +1,4 @@
-//! The methods that both classes have, and their iterators.
+//! The methods that all classes have, and their iterators.
 
 use std::vec::IntoIter;
 
@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
+use crate::cache::Cache;
+use crate::codec::PlainKey;
 use crate::core::Any;
 use crate::map::Map;
 use crate::multi_map::MultiMap;
@@ -18,6 +20,7 @@ const STEP: usize = 1024;
 pub(crate) enum Owner {
     Map(Py<Map>),
     MultiMap(Py<MultiMap>),
+    Cache(Py<Cache>),
 }
 
 /// What an iterator gives.
@@ -43,16 +46,23 @@ impl Entries {
     }
 }
 
-/// Runs `$f` with the core of the map, whichever it is.
+/// Runs `$f` with the core of the map, whichever it is, and with what its keys and values are.
 macro_rules! with_core {
-    ($owner:expr, $core:ident => $f:expr) => {
+    ($owner:expr, $core:ident, $key:ident, $value:ident => $f:expr) => {
         match $owner {
             Owner::Map(map) => {
                 let $core = &map.get().core;
+                let ($key, $value) = (&$core.key, &$core.value);
                 $f
             }
             Owner::MultiMap(map) => {
                 let $core = &map.get().core;
+                let ($key, $value) = (&$core.key, &$core.value);
+                $f
+            }
+            Owner::Cache(cache) => {
+                let $core = &cache.get().core;
+                let ($key, $value) = (&PlainKey, &cache.get().codec);
                 $f
             }
         }
@@ -65,6 +75,7 @@ impl Entries {
         match &self.owner {
             Owner::Map(map) => visit.call(map),
             Owner::MultiMap(map) => visit.call(map),
+            Owner::Cache(cache) => visit.call(cache),
         }
     }
 
@@ -76,17 +87,17 @@ impl Entries {
         loop {
             if let Some((key, value)) = self.found.next() {
                 let (is_key, is_value) = (self.given != Given::Values, self.given != Given::Keys);
-                return with_core!(&self.owner, core => Ok(Some(match (is_key, is_value) {
-                    (true, false) => core.key.decode(py, &key)?,
-                    (false, _) => core.value.decode(py, &value)?,
+                return with_core!(&self.owner, _core, keys, values => Ok(Some(match (is_key, is_value) {
+                    (true, false) => keys.decode(py, &key)?,
+                    (false, _) => values.decode(py, &value)?,
                     _ => {
-                        let pair = (core.key.decode(py, &key)?, core.value.decode(py, &value)?);
+                        let pair = (keys.decode(py, &key)?, values.decode(py, &value)?);
                         pair.into_pyobject(py)?.into_any()
                     }
                 })));
             }
             let Some(at) = self.at.take() else { return Ok(None) };
-            let step = with_core!(&self.owner, core => core.wait(py, |map| map.scan(at, STEP)));
+            let step = with_core!(&self.owner, core, _keys, _values => core.wait(py, |map| map.scan(at, STEP)));
             let (found, at) = step?;
             self.found = found.into_iter();
             self.at = at;
@@ -94,7 +105,7 @@ impl Entries {
     }
 }
 
-/// The figures as a `durahash.Stats`.
+/// The figures as a `durahash.Stats`, or of a cache a `durahash.CacheStats`.
 pub(crate) fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
     let figures = PyDict::new(py);
     figures.set_item("entries", stats.keys)?;
@@ -110,7 +121,15 @@ pub(crate) fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, 
     figures.set_item("recovered", stats.recovered)?;
     figures.set_item("suspect", stats.suspect)?;
     figures.set_item("open_seconds", stats.open_time.as_secs_f64())?;
-    py.import("durahash._types")?.getattr("Stats")?.call((), Some(&figures))
+    let Some(cache) = &stats.cache else {
+        return py.import("durahash._types")?.getattr("Stats")?.call((), Some(&figures));
+    };
+    figures.set_item("size_limit", cache.max_bytes_used)?;
+    figures.set_item("max_entries", cache.max_entries)?;
+    figures.set_item("eviction_policy", cache.eviction.map(|policy| policy.to_string()))?;
+    figures.set_item("evicted", cache.evicted)?;
+    figures.set_item("expired", cache.expired)?;
+    py.import("durahash._types")?.getattr("CacheStats")?.call((), Some(&figures))
 }
 
 /// A finding as a `durahash.Finding`.
@@ -119,7 +138,7 @@ pub(crate) fn finding<'py>(py: Python<'py>, finding: &Finding) -> PyResult<Bound
     class.call1((finding.invariant, finding.off, &finding.what))
 }
 
-/// The methods of both classes.
+/// The methods of all classes.
 macro_rules! common_methods {
     ($Class:ident) => {
         #[pymethods]
@@ -143,11 +162,7 @@ macro_rules! common_methods {
                     core.path.as_ref().map_or("in memory".into(), |path| format!("{path:?}"));
                 let name = slf.get_type().name()?;
                 let state = if core.is_open() { "" } else { ", closed" };
-                Ok(format!(
-                    "<durahash.{name} {place}, key={:?}, value={:?}{state}>",
-                    core.key.to_string(),
-                    core.value.to_string()
-                ))
+                Ok(format!("<durahash.{name} {place}{}{state}>", slf.get().types()))
             }
 
             /// Closes the map, and with it the pool: the next open has nothing to recover. An operation of another
@@ -173,18 +188,6 @@ macro_rules! common_methods {
                 self.core.path.as_deref()
             }
 
-            /// What the keys are.
-            #[getter]
-            fn key(&self) -> String {
-                self.core.key.to_string()
-            }
-
-            /// What the values are.
-            #[getter]
-            fn value(&self) -> String {
-                self.core.value.to_string()
-            }
-
             /// What an operation that has returned survives: a text that begins with ``none``, ``process``,
             /// ``interval`` or ``strict``.
             ///
@@ -205,16 +208,6 @@ macro_rules! common_methods {
                 self.core.wait(py, |map| crate::core::Any::backup(map, &to))
             }
 
-            /// Makes room for so many more entries, so that their inserts need not.
-            fn reserve(&self, py: Python<'_>, additional: u64) -> PyResult<()> {
-                self.core.wait(py, |map| crate::core::Any::reserve(map, additional))
-            }
-
-            /// Removes everything.
-            fn clear(&self, py: Python<'_>) -> PyResult<()> {
-                self.core.wait(py, |map| crate::core::Any::clear(map))
-            }
-
             /// Verifies every invariant of the pool, and changes nothing; returns what it finds, which is an empty list for
             /// a sound pool. No thread may write meanwhile.
             ///
@@ -227,6 +220,55 @@ macro_rules! common_methods {
                     Ok(findings)
                 })?;
                 findings.iter().map(|found| crate::common::finding(py, found)).collect()
+            }
+
+            fn __reduce__(&self) -> PyResult<()> {
+                Err(PyTypeError::new_err(
+                    "a map is neither pickled nor copied: pass its path, and open it where it is \
+                     used, after this process has closed it; dict(m.items()) has a copy of the \
+                     entries, and m.backup(path) makes one of the pool",
+                ))
+            }
+
+            fn __iter__(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Keys)
+            }
+        }
+    };
+}
+
+/// The methods of the classes whose keys and values have types.
+macro_rules! typed_methods {
+    ($Class:ident) => {
+        impl $Class {
+            fn types(&self) -> String {
+                let (key, value) = (self.core.key.to_string(), self.core.value.to_string());
+                format!(", key={key:?}, value={value:?}")
+            }
+        }
+
+        #[pymethods]
+        impl $Class {
+            /// What the keys are.
+            #[getter]
+            fn key(&self) -> String {
+                self.core.key.to_string()
+            }
+
+            /// What the values are.
+            #[getter]
+            fn value(&self) -> String {
+                self.core.value.to_string()
+            }
+
+            /// Makes room for so many more entries, so that their inserts need not.
+            fn reserve(&self, py: Python<'_>, additional: u64) -> PyResult<()> {
+                self.core.wait(py, |map| map.reserve(additional))
+            }
+
+            /// Removes everything.
+            fn clear(&self, py: Python<'_>) -> PyResult<()> {
+                self.core.wait(py, |map| map.clear())
             }
 
             /// Figures about the entries and the pool, as a ``durahash.Stats``.
@@ -244,27 +286,15 @@ macro_rules! common_methods {
                 self.core.value.traverse(&visit)
             }
 
-            fn __reduce__(&self) -> PyResult<()> {
-                Err(PyTypeError::new_err(
-                    "a map is neither pickled nor copied: pass its path, and open it where it is \
-                     used, after this process has closed it; dict(m) has a copy of the entries, \
-                     and m.backup(path) makes one of the pool",
-                ))
-            }
-
-            fn __iter__(slf: &Bound<'_, Self>) -> Entries {
-                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Keys)
+            fn _items(slf: &Bound<'_, Self>) -> Entries {
+                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Items)
             }
 
             fn _values(slf: &Bound<'_, Self>) -> Entries {
                 Entries::new(Owner::$Class(slf.clone().unbind()), Given::Values)
             }
-
-            fn _items(slf: &Bound<'_, Self>) -> Entries {
-                Entries::new(Owner::$Class(slf.clone().unbind()), Given::Items)
-            }
         }
     };
 }
 
-pub(crate) use common_methods;
+pub(crate) use {common_methods, typed_methods};

@@ -1,9 +1,11 @@
-//! A map of the library and what its keys and values are: what both classes have in common.
+//! A map of the library and what its keys and values are: what all classes have in common.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use durahash::{AnyMap, AnyMultiMap, Cursor, Durability, Finding, Openable, Result, Stats, Type};
+use durahash::{
+    AnyMap, AnyMultiMap, Cache, Cursor, Durability, Finding, Openable, Result, Stats, Type,
+};
 use durahash_media::process::Process;
 use pyo3::prelude::*;
 
@@ -14,12 +16,13 @@ use crate::open::Open;
 /// Entries as bytes, and where those after them begin, if there are any.
 pub(crate) type Step = (Vec<(Vec<u8>, Vec<u8>)>, Option<Cursor>);
 
-/// What `AnyMap` and `AnyMultiMap` have in common.
+/// A cache, whose keys and values are plain objects as bytes.
+pub(crate) type Bytes = Cache<[u8], [u8]>;
+
+/// What `AnyMap`, `AnyMultiMap` and `Cache` have in common.
 pub(crate) trait Any: Openable + Clone + Send + Sync {
     fn types(&self) -> (Type, Type);
     fn len(&self) -> Result<u64>;
-    fn clear(&self) -> Result<()>;
-    fn reserve(&self, additional: u64) -> Result<()>;
     fn sync(&self) -> Result<()>;
     fn backup(&self, to: &Path) -> Result<()>;
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
@@ -31,19 +34,13 @@ pub(crate) trait Any: Openable + Clone + Send + Sync {
 }
 
 macro_rules! any {
-    ($($Any:ident)*) => {$(
+    ($($Any:ident, $types:expr, $scan:ident;)*) => {$(
         impl Any for $Any {
             fn types(&self) -> (Type, Type) {
-                (self.key_type(), self.value_type())
+                $types(self)
             }
             fn len(&self) -> Result<u64> {
                 self.len()
-            }
-            fn clear(&self) -> Result<()> {
-                self.clear()
-            }
-            fn reserve(&self, additional: u64) -> Result<()> {
-                self.reserve(additional)
             }
             fn sync(&self) -> Result<()> {
                 self.sync()
@@ -64,7 +61,7 @@ macro_rules! any {
                 self.path()
             }
             fn scan(&self, from: Cursor, n: usize) -> Result<Step> {
-                self.scan_raw(from, n)
+                self.$scan(from, n)
             }
             fn close(self) -> Result<()> {
                 self.close()
@@ -73,7 +70,11 @@ macro_rules! any {
     )*};
 }
 
-any!(AnyMap AnyMultiMap);
+any! {
+    AnyMap, |map: &AnyMap| (map.key_type(), map.value_type()), scan_raw;
+    AnyMultiMap, |map: &AnyMultiMap| (map.key_type(), map.value_type()), scan_raw;
+    Bytes, |_| (Type::Bytes, Type::Bytes), scan;
+}
 
 /// Values of so many bytes are copied without the interpreter's lock.
 const LARGE_BYTES: usize = 64 << 10;

@@ -18,7 +18,7 @@ fn class(kind: &ErrorKind) -> &'static str {
         ErrorKind::Truncated { .. } => "TruncatedError",
         ErrorKind::Corrupt { .. } => "CorruptError",
         ErrorKind::Full { .. } => "FullError",
-        ErrorKind::Locked => "LockedError",
+        ErrorKind::Locked | ErrorKind::WriterGone => "LockedError",
         ErrorKind::Exists => "ExistsError",
         ErrorKind::ReadOnly => "ReadOnlyError",
         ErrorKind::Poisoned => "PoisonedError",

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
-use crate::common::{Entries, Given, Owner, common_methods};
+use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
 use crate::core::Core;
 use crate::kind::{Kind, Room};
 use crate::open::{Named, Open};
@@ -24,6 +24,7 @@ pub(crate) struct Map {
 }
 
 common_methods!(Map);
+typed_methods!(Map);
 
 impl Map {
     /// The value of a key, as an object.

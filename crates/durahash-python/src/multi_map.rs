@@ -9,7 +9,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
 use crate::column::Pairs;
-use crate::common::{Entries, Given, Owner, common_methods};
+use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
 use crate::core::Core;
 use crate::kind::Room;
 use crate::open::{Named, Open};
@@ -21,6 +21,7 @@ pub(crate) struct MultiMap {
 }
 
 common_methods!(MultiMap);
+typed_methods!(MultiMap);
 
 #[pymethods]
 impl MultiMap {

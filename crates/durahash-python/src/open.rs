@@ -64,6 +64,11 @@ impl Open {
         Ok(Open { path, create, is_read_only, options, kinds })
     }
 
+    /// The same with more options.
+    pub(crate) fn with(self, options: impl FnOnce(Options) -> Options) -> Self {
+        Open { options: options(self.options), ..self }
+    }
+
     /// Opens or makes it.
     pub(crate) fn open<T: Openable + Send>(&self, py: Python<'_>) -> PyResult<T> {
         let has_kinds = self.kinds.0.is_some() && self.kinds.1.is_some();

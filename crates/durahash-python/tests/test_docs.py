@@ -58,14 +58,14 @@ def test_the_stubs_name_what_there_is():
     for name in durahash.__all__:
         assert re.search(rf"^(class )?{name}\b", stub, re.M), name
     mixins = {"get", "pop", "popitem", "clear", "keys", "values", "items"}
-    for cls in (durahash.Map, durahash.MultiMap):
-        body = re.search(rf"^class {cls.__name__}\(.*?(?=^class|\Z)", stub, re.M | re.S)[0]
+    for cls in (durahash.Map, durahash.MultiMap, durahash.Cache, durahash.Clock):
+        body = re.search(rf"^class {cls.__name__}[(:].*?(?=^class|\Z)", stub, re.M | re.S)[0]
         there = {name for name in dir(cls) if not name.startswith("_")}
         named = set(re.findall(r"def ([a-z]\w*)", body))
         assert there - named - mixins == set() and named - there == set(), cls
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "crates/durahash-python/README.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/python.md", "docs/diskcache.md", "crates/durahash-python/README.md", "README.md"])
 def test_pages(page, tmp_path, monkeypatch):
     """Each block of a page runs after those before it, in a folder of its own."""
     monkeypatch.chdir(tmp_path)

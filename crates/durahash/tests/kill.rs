@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use durahash::{Batch, Design, Map, MultiMap, Options, Pool, SyncMode};
 use durahash_media::Geometry;
+use durahash_media::hash::WordMix;
 use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
 
 /// Threads of a child.
@@ -34,12 +35,9 @@ fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
     (thread * KEYS + (random >> 8) % KEYS, put.then_some(random >> 20))
 }
 
-/// SplitMix64's finaliser.
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+fn mix(x: u64) -> u64 {
+    const MIX: WordMix = WordMix::new(42);
+    MIX.mix(x)
 }
 
 /// A map under test: how numbers become its keys and values.
@@ -63,11 +61,11 @@ trait Subject: Handle + Sync {
     }
 }
 
-/// The methods that do not depend on how numbers become keys and values.
+/// The methods that do not depend on how numbers become keys and values; a number has so many entries.
 macro_rules! sizes {
-    () => {
+    ($members:expr) => {
         fn entries(&self) -> u64 {
-            self.len().unwrap()
+            self.len().unwrap() / $members
         }
         fn record_bytes(&self) -> u64 {
             while self.step().unwrap() {}
@@ -79,7 +77,7 @@ macro_rules! sizes {
 type Words = Map<u64, u64>;
 
 impl Subject for Words {
-    sizes!();
+    sizes!(1);
     fn put(&self, key: u64, value: u64) {
         Map::put(self, &key, &value).unwrap();
     }
@@ -101,7 +99,7 @@ fn bytes_of(value: u64) -> Vec<u8> {
 }
 
 impl Subject for Records {
-    sizes!();
+    sizes!(1);
     fn put(&self, key: u64, value: u64) {
         Map::put(self, &format!("key {key}"), &bytes_of(value)).unwrap();
     }
@@ -121,30 +119,32 @@ impl Subject for Records {
 /// Numbers that stand for several keys of a map, which one batch puts or removes.
 const MEMBERS: u64 = 5;
 
+/// The methods of a map that has these members' keys and values.
+macro_rules! batches {
+    ($of:expr) => {
+        sizes!(MEMBERS);
+        fn put(&self, key: u64, value: u64) {
+            let (mut batch, of) = (Batch::new(), $of);
+            for member in 0..MEMBERS {
+                let (key, value) = of(key * MEMBERS + member, value + member);
+                batch.put(self, &key, &value).unwrap();
+            }
+            batch.apply().unwrap();
+        }
+        fn remove(&self, key: u64) {
+            let (mut batch, of) = (Batch::new(), $of);
+            for member in 0..MEMBERS {
+                batch.remove(self, &of(key * MEMBERS + member, 0).0).unwrap();
+            }
+            batch.apply().unwrap();
+        }
+    };
+}
+
 type Batches = Map<u32, u64>;
 
 impl Subject for Batches {
-    fn entries(&self) -> u64 {
-        self.len().unwrap() / MEMBERS
-    }
-    fn record_bytes(&self) -> u64 {
-        while self.step().unwrap() {}
-        self.stats().unwrap().space.record_bytes
-    }
-    fn put(&self, key: u64, value: u64) {
-        let mut batch = Batch::new();
-        for member in 0..MEMBERS {
-            batch.put(self, &((key * MEMBERS + member) as u32), &(value + member)).unwrap();
-        }
-        batch.apply().unwrap();
-    }
-    fn remove(&self, key: u64) {
-        let mut batch = Batch::new();
-        for member in 0..MEMBERS {
-            batch.remove(self, &((key * MEMBERS + member) as u32)).unwrap();
-        }
-        batch.apply().unwrap();
-    }
+    batches!(|key, value| (key as u32, value));
     fn pairs(&self) -> Vec<(u64, u64)> {
         whole(self.iter().map(Result::unwrap).map(|(key, value)| (u64::from(key), value)))
     }
@@ -154,27 +154,7 @@ impl Subject for Batches {
 type RecordBatches = Map<u64, [u8]>;
 
 impl Subject for RecordBatches {
-    fn entries(&self) -> u64 {
-        self.len().unwrap() / MEMBERS
-    }
-    fn record_bytes(&self) -> u64 {
-        while self.step().unwrap() {}
-        self.stats().unwrap().space.record_bytes
-    }
-    fn put(&self, key: u64, value: u64) {
-        let mut batch = Batch::new();
-        for member in 0..MEMBERS {
-            batch.put(self, &(key * MEMBERS + member), &bytes_of(value + member)).unwrap();
-        }
-        batch.apply().unwrap();
-    }
-    fn remove(&self, key: u64) {
-        let mut batch = Batch::new();
-        for member in 0..MEMBERS {
-            batch.remove(self, &(key * MEMBERS + member)).unwrap();
-        }
-        batch.apply().unwrap();
-    }
+    batches!(|key, value| (key, bytes_of(value)));
     fn pairs(&self) -> Vec<(u64, u64)> {
         whole(self.iter().map(Result::unwrap).map(|(key, bytes)| {
             let value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
@@ -203,7 +183,7 @@ fn whole(pairs: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 type Lists = MultiMap<u64, u64>;
 
 impl Subject for Lists {
-    sizes!();
+    sizes!(1);
     fn put(&self, key: u64, value: u64) {
         self.add(&key, &value).unwrap();
     }

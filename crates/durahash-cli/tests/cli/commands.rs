@@ -202,9 +202,14 @@ fn readers_share_a_pool() {
 
 #[test]
 fn a_pool_of_a_running_process_is_read() {
+    read_beside(&Options::new().sync_mode(SyncMode::Process));
+    read_beside(&Options::new().sync_mode(SyncMode::INTERVAL).live_image(true));
+}
+
+fn read_beside(options: &Options) {
     let work = Work::new();
     let path = work.path("a.pool");
-    let options = Options::new().sync_mode(SyncMode::Process).readers(true);
+    let options = options.clone().readers(true);
     let map: Map<str, u64> = options.create(&path).unwrap();
     map.put("key", &7).unwrap();
     assert_eq!(work.run("get a.pool key").ok(), "7\n");

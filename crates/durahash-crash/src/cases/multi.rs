@@ -10,9 +10,9 @@ use durahash::{Data, MultiMap, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Error, Geometry};
 
-use super::words::{PEA_KEYS, pea_hashes, pea_upper};
+use super::words::{PEA_KEYS, pea_hashes, pea_upper, prefill};
 use super::{text, word};
-use crate::case::{Case, Prefill, Table};
+use crate::case::{Case, Table};
 use crate::script::{Bag, Op};
 
 const SEED: u64 = 1;
@@ -74,10 +74,6 @@ fn case<K: Data + ?Sized, V: Data + ?Sized>(
     let create = Arc::new(move |sim| create.create_on(sim).map(table));
     let open = Arc::new(move |sim| open.open_on(sim).map(table));
     Case { may_fill, ..Case::new(name, max_bytes, create, open) }
-}
-
-fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
-    Prefill { name, ops, kinds }
 }
 
 fn words_within(name: &'static str, max_bytes: u64, buckets: u8) -> Case {

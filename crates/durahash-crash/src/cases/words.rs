@@ -82,7 +82,7 @@ fn kinds(new: u16, present: u16, other: u16) -> Vec<Op> {
     ]
 }
 
-fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
+pub(super) fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
     Prefill { name, ops, kinds }
 }
 

@@ -11,7 +11,6 @@ use super::{Image, LINES, State, THREADS, World, sum};
 pub(super) struct Checked(HashSet<u64>);
 
 impl Checked {
-    /// Checks a state.
     pub(super) fn check(&mut self, world: &World, state: &State) -> Result<(), String> {
         let State { disk, record, .. } = state;
         if self.0.insert(sum(&(disk, &record.seen, record.promised))) {

@@ -178,7 +178,6 @@ impl World {
         self.fault == Some(fault)
     }
 
-    /// The page of a line.
     fn page(&self, line: usize) -> usize {
         if self.wide_pages { 0 } else { line }
     }
@@ -187,7 +186,6 @@ impl World {
         0..self.page(LINES - 1) + 1
     }
 
-    /// The lines of a page.
     fn lines(&self, page: usize) -> impl Iterator<Item = usize> {
         (0..LINES).filter(move |line| self.page(*line) == page)
     }

@@ -9,6 +9,7 @@ mod live_model;
 mod locks;
 mod logged;
 mod onlookers;
+mod planted;
 mod planted_batch;
 mod planted_cache;
 mod planted_esh;

@@ -2,38 +2,35 @@
 //! empties it, or whatever else replaces what lies there, is durable.
 
 use durahash_crash::cases::named;
-use durahash_crash::mutate::{Verdict, source};
+use durahash_crash::mutate::Verdict;
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
 use durahash_media::sim::{Action, Step, budget};
 
-/// True if a step was done by this function of this file, where the line says so.
-fn is_in(step: &Step, file: &str, function: &str, line: &str) -> bool {
-    step.site.file().ends_with(file) && {
-        let (name, text) = source(step.site);
-        name == function && text.contains(line)
-    }
-}
+use crate::planted_esh::{Functions, is_store};
 
 /// File, function and line of a store.
 type Place = (&'static str, &'static str, &'static str);
 
 /// Plants it into a copy of `steps`, where it is committed there that nothing names the extent; the first step that is another one.
-fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
+fn released_first(
+    of: &Functions,
+    commit: Place,
+    steps: &[Step],
+    out: &mut Vec<Step>,
+) -> Option<usize> {
     out.clear();
     out.extend_from_slice(steps);
     let mut first = None;
     for fence in 0..out.len() {
         if out[fence].action != Action::Fence
-            || !is_in(&out[fence], "pool/extents.rs", "release", "")
+            || !of.is(&out[fence], "pool/extents.rs", "release", "")
         {
             continue;
         }
         let (file, function, line) = commit;
-        let is_commit = |step: &Step| {
-            matches!(step.action, Action::Store { .. }) && is_in(step, file, function, line)
-        };
-        let kind = (0..fence).rev().find(|i| matches!(out[*i].action, Action::Store { .. }))?;
+        let is_commit = |step: &Step| is_store(step) && of.is(step, file, function, line);
+        let kind = (0..fence).rev().find(|i| is_store(&out[*i]))?;
         if let Some(commit) = (0..kind).rev().find(|i| is_commit(&out[*i])) {
             out[commit..=fence].rotate_right(fence + 1 - kind);
             first.get_or_insert(commit);
@@ -44,6 +41,7 @@ fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<
 
 #[test]
 fn an_extent_that_is_released_too_early_is_found() {
+    let of = Functions::default();
     for (name, prefill, commit) in [
         ("reh", "emptied", ("reh/grow.rs", "commit_merge", "medium.store(to")),
         ("esh", "emptied", ("extendible/array.rs", "store", "medium.store(word")),
@@ -55,7 +53,7 @@ fn an_extent_that_is_released_too_early_is_found() {
         tester.keep_corpus();
         let base = tester.base(prefill).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(base.is_some(), "crashes on the way there were looked at");
-        let verdict = tester.planted(|steps, out| released_first(commit, steps, out));
+        let verdict = tester.planted(|steps, out| released_first(&of, commit, steps, out));
         println!("{name}: {verdict:?}");
         assert!(matches!(verdict, Verdict::Caught(_)), "{name}: {verdict:?}");
     }

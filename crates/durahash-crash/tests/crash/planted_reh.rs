@@ -7,32 +7,13 @@ use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::reh::{Fault, Reh, plant};
 use durahash_crash::cases::named;
 use durahash_crash::quiet::catch;
-use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
-use durahash_crash::states::Model;
 use durahash_media::hash::WordMix;
 use durahash_media::sim::{Sim, seed};
 use durahash_media::{Format, Geometry, Pool};
 
+use crate::planted::{are_found, by_scripts, with};
 use crate::stage::{Scene, every_place};
-
-/// Runs `f` in a thread with a fault, or without one.
-fn with<T>(fault: Option<Fault>, f: impl FnOnce() -> T) -> T {
-    plant(fault);
-    let done = f();
-    plant(None);
-    done
-}
-
-/// Each of these faults is found, and nothing without one.
-fn are_found(faults: &[Fault], find: impl Fn(Option<Fault>) -> Option<String>) {
-    println!("{} faults", faults.len());
-    for fault in faults {
-        let found = find(Some(*fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
-        println!("{fault:?}: {found}\n");
-    }
-    assert_eq!(find(None), None);
-}
 
 #[test]
 fn every_fault_is_planted_here() {
@@ -47,17 +28,6 @@ fn every_fault_is_planted_here() {
     }
 }
 
-/// The findings of a script alone, with or without a crash.
-fn by_scripts(fault: Option<Fault>) -> Option<String> {
-    let case = named("reh-ranges");
-    let mut tester = Tester::new(&case, Model::X86);
-    let run = || {
-        tester.exhaustive(1)?;
-        (seed(0)..seed(4)).try_for_each(|seed| tester.random(seed, 200))
-    };
-    with(fault, run).err().map(|failure| failure.to_string())
-}
-
 #[test]
 fn words_that_are_not_right_are_found() {
     let faults = [
@@ -68,14 +38,15 @@ fn words_that_are_not_right_are_found() {
         Fault::WordUnfenced,
         Fault::FreeByName,
     ];
-    are_found(&faults, by_scripts);
+    let find = |fault| with(plant, fault, || by_scripts(&named("reh-ranges"), 4));
+    are_found(&faults, find);
 }
 
 /// The first of these scenes, held up before each call in turn, in which something is wrong.
 fn first_wrong(fault: Option<Fault>, mut scenes: impl Iterator<Item = Scene>) -> Option<String> {
     let case = named("reh-ranges");
     let wrong = |scene| every_place(&case, &Scene { reh_fault: fault, ..scene }).err();
-    with(fault, || scenes.find_map(wrong))
+    with(plant, fault, || scenes.find_map(wrong))
 }
 
 /// Tables of any load that were opened again, to which several come at once.
@@ -162,7 +133,7 @@ fn remove(reh: &Reh<Sim>, h: u64) {
 
 /// The violation, or the panic.
 fn wrong(fault: Option<Fault>, f: impl FnOnce() -> Result<(), String>) -> Option<String> {
-    with(fault, || catch(f).unwrap_or_else(Err)).err()
+    with(plant, fault, || catch(f).unwrap_or_else(Err)).err()
 }
 
 /// Entries come, and as many go elsewhere, in a table that is opened anew all the time or never; the extents it has

@@ -6,11 +6,10 @@ use durahash::index::IndexBase;
 use durahash::rewo::{Cache, Fault, Rewo, SYNC_BY_CALLS, plant};
 use durahash_crash::case::Case;
 use durahash_crash::cases::rewo_with;
-use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
-use durahash_crash::states::Model;
 use durahash_media::sim::{Sim, budget, seed};
 
+use crate::planted::{are_found, by_scripts, with};
 use crate::stage::{Scene, every_place};
 
 /// No cached table; one of two buckets; the same, where steps change copies while writers wait for the medium.
@@ -28,14 +27,6 @@ fn rewo(cache: Cache) -> Case {
     rewo_with("rewo-planted", 64 << 10, cache, step)
 }
 
-/// Runs `f` in a thread with a fault, or without one.
-fn with<T>(fault: Option<Fault>, f: impl FnOnce() -> T) -> T {
-    plant(fault);
-    let done = f();
-    plant(None);
-    done
-}
-
 #[test]
 fn every_fault_is_planted_here() {
     println!("{} faults", Fault::ALL.len());
@@ -45,24 +36,9 @@ fn every_fault_is_planted_here() {
     }
 }
 
-/// The findings of a script alone, with or without a crash.
-fn by_scripts(fault: Option<Fault>, cache: Cache) -> Option<String> {
-    let case = rewo(cache);
-    let mut tester = Tester::new(&case, Model::X86);
-    let run = || {
-        tester.exhaustive(1)?;
-        (seed(0)..seed(20)).try_for_each(|seed| tester.random(seed, 200))
-    };
-    with(fault, run).err().map(|failure| failure.to_string())
-}
-
-/// Each of these faults is found, and nothing without one.
-fn are_found(faults: &[Fault], find: impl Fn(Option<Fault>) -> Option<String>) {
-    for fault in faults {
-        let found = find(Some(*fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
-        println!("{fault:?}: {found}\n");
-    }
-    assert_eq!(find(None), None);
+/// The findings of scripts with this cached table.
+fn wrong(fault: Option<Fault>, cache: Cache) -> Option<String> {
+    with(plant, fault, || by_scripts(&rewo(cache), 20))
 }
 
 #[test]
@@ -80,14 +56,14 @@ fn wrong_writes_and_recoveries_are_found() {
         Fault::RootFirst,
         Fault::GivenUpFirst,
     ];
-    are_found(&faults, |fault| by_scripts(fault, NO_CACHE));
+    are_found(&faults, |fault| wrong(fault, NO_CACHE));
 }
 
 #[test]
 fn copies_that_are_not_those_of_their_slots_are_found() {
     let faults = [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept];
-    are_found(&faults, |fault| by_scripts(fault, CACHED));
-    are_found(&[Fault::Unswept], |fault| by_scripts(fault, Cache::default()));
+    are_found(&faults, |fault| wrong(fault, CACHED));
+    are_found(&[Fault::Unswept], |fault| wrong(fault, Cache::default()));
 }
 
 /// The first of these scenes, held up before each call in turn, in which something is wrong.
@@ -98,7 +74,7 @@ fn first_wrong(
 ) -> Option<String> {
     let case = rewo(cache);
     let wrong = |scene| every_place(&case, &Scene { fault, ..scene }).err();
-    with(fault, || scenes.find_map(wrong))
+    with(plant, fault, || scenes.find_map(wrong))
 }
 
 /// Tables of any load, to which others add meanwhile, so that they grow. The one reads or adds, too.

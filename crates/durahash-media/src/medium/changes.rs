@@ -14,7 +14,9 @@
 //!
 //! ```text
 //! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none
-//!        2  maps that were removed from the pool    3-7 zero
+//!        2  maps that were removed from the pool
+//!        3  live file of that open: device, inode, time at which it was made; then the place and the bytes
+//!           of the log's area, which it has not. Zeros: the words are those of the pool's own file
 //!        8  counters: hashes in their order, each as many
 //! ```
 
@@ -25,7 +27,11 @@ use crate::word::PmU64;
 /// Words before the counters.
 const HEAD_WORDS: usize = 8;
 /// The format of these words.
-const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x01");
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x02");
+/// What names the medium whose words the counters are of.
+pub(crate) type Named = [u64; 5];
+/// Where that stands.
+const NAMED: usize = 3;
 /// Where a file has the epoch.
 pub(crate) const EPOCH_OFF: u64 = 8;
 /// Counters of a file, as a power of two.
@@ -36,6 +42,8 @@ pub(crate) const FILE_BYTES: u64 = (HEAD_WORDS as u64 + (1 << FILE_SHIFT)) * 8;
 pub struct Changes {
     words: NonNull<PmU64>,
     shift: u32,
+    /// As it was when the words were first looked at.
+    named: Named,
     /// What the words lie in.
     _memory: Box<dyn Send + Sync>,
 }
@@ -56,7 +64,9 @@ impl Changes {
         shift: u32,
         memory: Box<dyn Send + Sync>,
     ) -> Self {
-        Changes { words, shift, _memory: memory }
+        let mut changes = Changes { words, shift, named: [0; 5], _memory: memory };
+        changes.named = changes.named_now();
+        changes
     }
 
     /// `1 << shift` counters on the heap.
@@ -113,10 +123,31 @@ impl Changes {
         of.store(epoch.into());
     }
 
-    /// True if the changes of this open are counted.
+    /// Names the medium whose changes will be counted; those of none are now.
+    pub(crate) fn name(&self, named: Named) {
+        self.words()[NAMED..].iter().zip(named).for_each(|(word, v)| word.store(v));
+    }
+
+    fn named_now(&self) -> Named {
+        std::array::from_fn(|i| self.words()[NAMED + i].load())
+    }
+
+    /// What a reader is to look at.
+    pub(crate) fn named(&self) -> Named {
+        self.named
+    }
+
+    /// True if the changes of this open are counted, and what a reader looks at is what they are made in.
     pub(crate) fn are_counted_for(&self, epoch: u32) -> bool {
         let words = self.words();
-        words[0].load() == FORMAT && words[1].load() == u64::from(epoch)
+        words[0].load() == FORMAT
+            && words[1].load() == u64::from(epoch)
+            && self.named_now() == self.named
+    }
+
+    /// True if changes are counted, of what a reader is to look at.
+    pub(crate) fn are_as_named(&self) -> bool {
+        self.words()[1].load() != 0 && self.named_now() == self.named
     }
 }
 
@@ -140,5 +171,7 @@ mod tests {
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));
+        changes.name([0, 1, 0, 0, 0]);
+        assert!(!changes.are_counted_for(7));
     }
 }

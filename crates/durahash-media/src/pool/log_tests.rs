@@ -94,16 +94,8 @@ impl Disk {
 
 /// A closed pool with so many extents in use that a log's kinds lie in two sectors of the table.
 fn closed_pool() -> Vec<u64> {
-    let format = Format {
-        design: 1,
-        kind: 0,
-        cells: false,
-        key_type: 6,
-        value_type: 6,
-        geometry: Geometry { extent_shift: EXTENT_SHIFT, ..Geometry::default() },
-        seed: 7,
-        max_bytes: MAX_BYTES,
-    };
+    let geometry = Geometry { extent_shift: EXTENT_SHIFT, ..Geometry::default() };
+    let format = Format::of_index(1, geometry, MAX_BYTES);
     let pool = Pool::create(Sim::new(MAX_BYTES), &format).unwrap();
     for _ in 0..500 {
         let mut extents = wait_lock(&pool.extents, &pool.medium);

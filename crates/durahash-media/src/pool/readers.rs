@@ -1,10 +1,12 @@
 //! Pools that another process has open for writing, and this one reads.
 
+use std::sync::atomic::{Ordering, fence};
+
 use super::Pool;
 use super::superblock::{State, Superblock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::{Changes, Medium};
+use crate::medium::Medium;
 
 impl<M: Medium> Pool<M> {
     /// True if this is a reader beside a writer in another process: what it reads may change at any time, and nothing
@@ -18,6 +20,11 @@ impl<M: Medium> Pool<M> {
     pub fn count_changes(&self) {
         if let Some(changes) = self.medium.changes().filter(|_| !self.read_only) {
             changes.count_for(self.state.epoch);
+            fence(Ordering::SeqCst);
+            // A medium that has failed says so before it takes the epoch from the counters.
+            if self.medium.wait_until_durable().is_err() {
+                changes.count_for(0);
+            }
         }
     }
 
@@ -41,8 +48,12 @@ impl<M: Medium> Pool<M> {
     /// [`WriterGone`](ErrorKind::WriterGone).
     pub fn check_writer(&self) -> Result<()> {
         let state = self.medium.load(&self.at::<Superblock>(0)?.state);
-        let removed_maps = self.medium.changes().map_or(0, Changes::removed_maps);
-        if (state, removed_maps) == self.read_state || !self.looks_on() {
+        let Some(changes) = self.medium.changes().filter(|_| self.looks_on()) else {
+            return Ok(());
+        };
+        let is_same = (state, changes.removed_maps()) == self.read_state;
+        // Another open may store elsewhere, and this state word stay as it is.
+        if is_same && changes.are_counted_for(State::from_word(state).epoch) {
             return Ok(());
         }
         Err(Error::from(ErrorKind::WriterGone).at_path(self.medium.path()))

@@ -53,12 +53,6 @@ fn checkpoint(pool: &Pool<Live<SimDisk>>) {
     pool.medium().steps().checkpoint().unwrap();
 }
 
-/// After a loss of power: the live image is of another boot.
-fn power(mut image: DiskImage) -> DiskImage {
-    image.boot += 1;
-    image
-}
-
 fn flip(image: &mut DiskImage, off: u64) {
     image.pool[off as usize / 8] ^= 1 << (off % 64);
 }
@@ -72,7 +66,7 @@ fn what_a_checkpoint_has_written_is_covered_whatever_happens_then() {
     checkpoint(&pool);
     fill(&pool, 32 << 10..33 << 10, 3);
     pool.medium().steps().write().unwrap();
-    for image in [disk.image(), power(disk.image())] {
+    for image in [disk.image(), disk.image().of_next_boot()] {
         let (_, pool) = open(image.clone());
         // But for two pages, the first of which every open stores to.
         assert_eq!(covered(&pool), [41, 33]);
@@ -108,7 +102,7 @@ fn covered_blocks_are_right_whatever_happened() {
                 1 => pool.medium().steps().write().unwrap(),
                 2 => pool.medium().steps().checkpoint().unwrap(),
                 3 => (disk, pool) = open(disk.image()),
-                4 => (disk, pool) = open(power(disk.image())),
+                4 => (disk, pool) = open(disk.image().of_next_boot()),
                 5 => {
                     pool.close().unwrap();
                     let closed = found(disk.image());
@@ -157,20 +151,20 @@ fn an_area_that_moves_is_right_behind_each_step() {
             continue;
         }
         let left = SimDisk::resume(image.clone(), steps[..at].to_vec(), MAX_BYTES, false).image();
-        for image in [left.clone(), power(left)] {
+        for image in [left.clone(), left.of_next_boot()] {
             let (disk, pool) = open(image);
             assert_eq!(damaged(&pool), [], "step {at}");
             fill(&pool, first + 4096..first + 12288, at as u64);
             // More than the ring has room for, but for the first snapshot, which waits for the way out.
             for v in 0..3 {
                 fill(&pool, first..first + (40 << 10), v);
-                assert_eq!(damaged(&open(power(disk.image())).1), [], "step {at}");
+                assert_eq!(damaged(&open(disk.image().of_next_boot()).1), [], "step {at}");
                 pool.medium().steps().write().unwrap();
-                assert_eq!(damaged(&open(power(disk.image())).1), [], "step {at}");
+                assert_eq!(damaged(&open(disk.image().of_next_boot()).1), [], "step {at}");
             }
             checkpoint(&pool);
             assert_eq!(damaged(&pool), [], "step {at}");
-            assert_eq!(damaged(&open(power(disk.image())).1), [], "step {at}");
+            assert_eq!(damaged(&open(disk.image().of_next_boot()).1), [], "step {at}");
         }
     }
 }
@@ -183,7 +177,7 @@ fn area(pool: &Pool<Live<SimDisk>>) -> Option<SumArea> {
 fn flip_one(image: DiskImage, pool: &Arc<Pool<Live<SimDisk>>>, at: u64) -> bool {
     let extents = place(pool).unit_extents();
     let off = (extents[(at >> 20) as usize % extents.len()] << 10) + at % 1024;
-    let [sound, mut image] = [image.clone(), image].map(power);
+    let [sound, mut image] = [image.clone(), image].map(DiskImage::of_next_boot);
     if image.pool.len() as u64 * 8 <= off {
         return false;
     }
@@ -208,7 +202,8 @@ fn blocks_that_were_cut_off_have_no_words_when_they_come_back() {
         assert_eq!(damaged(&pool), [], "{round}");
         fill(&pool, first << 10..(first + 20) << 10, round);
         pool.close().unwrap();
-        let (disk, pool) = open(if round == 1 { power(disk.image()) } else { disk.image() });
+        let (disk, pool) =
+            open(if round == 1 { disk.image().of_next_boot() } else { disk.image() });
         (first..first + 20).for_each(|extent| pool.release_extent(extent).unwrap());
         pool.close().unwrap();
         image = disk.image();
@@ -222,7 +217,7 @@ fn damage_that_was_copied_stays_told_until_its_extent_is_taken_anew() {
     let (mut image, first) = closed(8);
     flip(&mut image, first + 100);
     for _ in 0..2 {
-        let disk = SimDisk::resume(power(image), Vec::new(), MAX_BYTES, false);
+        let disk = SimDisk::resume(image.of_next_boot(), Vec::new(), MAX_BYTES, false);
         let medium = disk.clone().open_live(SyncMode::INTERVAL).unwrap();
         let pool = Arc::new(Pool::open(medium, false).unwrap());
         pool.begin().unwrap();

@@ -399,7 +399,7 @@ impl State {
             | u64::from(self.page_cache) << 34
     }
 
-    fn from_word(word: u64) -> Self {
+    pub(super) fn from_word(word: u64) -> Self {
         State {
             epoch: bits(word, 0, 32) as u32,
             clean: bits(word, 32, 1) == 1,

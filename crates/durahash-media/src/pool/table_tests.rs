@@ -14,16 +14,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const GROUP: u64 = 512;
 
 fn format(max_bytes: u64) -> Format {
-    Format {
-        design: 1,
-        kind: 0,
-        cells: false,
-        key_type: 6,
-        value_type: 6,
-        geometry: Geometry { extent_shift: 10, ..Geometry::default() },
-        seed: 7,
-        max_bytes,
-    }
+    Format::of_index(1, Geometry { extent_shift: 10, ..Geometry::default() }, max_bytes)
 }
 
 pub(super) fn create() -> Pool<Sim> {

@@ -14,6 +14,7 @@ and no save: when an assignment has returned, the entry survives the death of th
 {'home': 2}
 """
 
+from ._cache import Cache
 from ._errors import (
     ClosedError,
     CopiedError,
@@ -37,11 +38,14 @@ from ._errors import (
     VersionError,
 )
 from ._maps import DELETE, Map, MultiMap
-from ._native import __version__
-from ._types import Finding, Stats
+from ._native import Clock, __version__
+from ._types import CacheStats, Finding, Stats
 
 __all__ = [
     "DELETE",
+    "Cache",
+    "CacheStats",
+    "Clock",
     "ClosedError",
     "CopiedError",
     "CorruptError",

@@ -16,3 +16,10 @@ def pickle_encode(value):
 
 
 pickle_decode = pickle.loads
+
+
+def msgpack():
+    """Both functions of the module msgpack, which is imported when they are asked for."""
+    import msgpack
+
+    return msgpack.packb, msgpack.unpackb

@@ -28,7 +28,8 @@ class ExistsError(Error, FileExistsError):
 
 class LockedError(Error):
     """Another process, or another map in this one, has the pool open. One process writes a pool at a time; several
-    may read it, each with ``read_only=True``, while none writes."""
+    may read it, each with ``read_only=True``, while none writes, or beside a program in Rust that allows it, until that
+    closes it."""
 
     __module__ = "durahash"
 

@@ -36,6 +36,23 @@ class Stats:
 
 
 @dataclass(frozen=True)
+class CacheStats(Stats):
+    """Figures about a cache and its pool. What was evicted or has expired counts since the cache was made, but for what
+    an open counted that ended by a kill."""
+
+    size_limit: "int | None"
+    """The most bytes of all entries, if there is such a bound."""
+    max_entries: "int | None"
+    """The most entries."""
+    eviction_policy: "str | None"
+    """Which entry goes for another, where there is a bound."""
+    evicted: int
+    """How many entries went for others."""
+    expired: int
+    """How many had expired and were removed."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """A fault that a check found."""
 

@@ -141,15 +141,18 @@ impl Options {
 
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
-        /// [`Process`](crate::SyncMode::Process), and maps of [`Design::Reh`](crate::Design::Reh); others are
+        /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
+        /// image](Options::live_image), and maps of [`Design::Reh`](crate::Design::Reh); others are
         /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
-        /// `durahash-….readers`, and taken away by the close; each change of an entry counts one up there.
+        /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
+        /// entry counts one up there. Readers of a live image in another directory need the same
+        /// [`live_dir`](Options::live_dir).
         ///
         /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
         /// the call. It stores nothing, and may be stopped or killed at any time; when the writer is killed it goes
-        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, its
-        /// operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps that are made later.
-        /// The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
+        /// on with what that has left. When the pool is closed or opened by another writer, or a map is removed, or the
+        /// writer's disk fails, its operations return [`WriterGone`](crate::ErrorKind::WriterGone). It does not see maps
+        /// that are made later. The changes of a [`Batch`](crate::Batch) are seen one by one. [`check`](crate::Map::check) looks at
         /// buckets and entries, each by itself.
         ///
         /// The counters are 4096, each of as many hashes: a key that is updated without pause may hold up readers of
@@ -239,8 +242,8 @@ impl Options {
         ///
         /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
         /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
-        /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
-        /// where flushes are forced. Where the disk has no room for a log that was not
+        /// lies in memory (tmpfs) or on DAX, if [`max_bytes`](Options::max_bytes) is less than 512 MiB (eight times `log_bytes`,
+        /// if that is set), or where flushes are forced. Where the disk has no room for a log that was not
         /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full): this mode does without.
         ///
         /// A file in memory (tmpfs) is lost with the machine, whatever the mode.
@@ -262,8 +265,8 @@ impl Options {
 
         /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 160 MiB with a
         /// [live image](Options::live_image), else 64 MiB, unless set. A longer log is written back to the pool less often. The log uses 512 KiB at
-        /// first, and more once these are half full, up to 16 times the rest of the pool; its unused part is a
-        /// hole of the file. An open that does not set this gives a closed pool a longer one when it is less than an eighth of the
+        /// first, and more as the pool grows, up to some 4 times the rest of the pool with a live image, 16 times with lines; its
+        /// unused part is a hole of the file. An open that does not set this gives a closed pool a longer one when it is less than an eighth of the
         /// pool, up to these sizes.
         ///
         /// ```
@@ -295,7 +298,9 @@ impl Options {
         private_bytes: u64 => private_bytes;
 
         /// Lets a pool in the mode interval or strict have a *live image*, or with `false` a log of lines: a new pool has a live
-        /// image on ext4 and XFS, and lines elsewhere, unless this is set; an existing pool keeps what it had.
+        /// image on ext4 and XFS, and lines elsewhere, unless this is set. An existing pool keeps what it had; one without a log, of
+        /// the mode process or just compacted, is as a new one, and one that was moved to a file system that cannot carry a live
+        /// image gets lines.
         ///
         /// A live image is a file as long as the pool, beside it, to which all stores go, so that the kernel has them when the
         /// process is killed. Every interval a snapshot of what has changed goes to the pool's file. An open after a kill
@@ -320,7 +325,8 @@ impl Options {
         live_image: bool => live_image;
 
         /// The directory of live images: that of the pool unless set. In memory (tmpfs) the kernel writes none of it to
-        /// a disk; it is gone then with the machine, or with a container's own memory.
+        /// a disk; it is gone then with the machine, or with a container's own memory. The pool does not know it: name it at
+        /// every open.
         ///
         /// ```
         /// use durahash::Options;
@@ -479,7 +485,7 @@ impl Options {
     /// **Durability.** A crash may cut recovery short any number of times without the loss of anything
     /// that was acknowledged.
     /// **Concurrency.** A pool is open for writing once, in one process, or for reading any number
-    /// of times.
+    /// of times; for both where the writer [allows it](Options::readers).
     ///
     /// # Errors
     /// [`Types`](crate::ErrorKind::Types) where the pool holds other keys or values;
@@ -557,7 +563,7 @@ impl Options {
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
-    /// The library compiles its designs for memory, files and files behind a log; the crate that names another
+    /// The library compiles its designs for memory, files, files behind a log, and live images; the crate that names another
     /// medium compiles them for that.
     ///
     /// # Errors
@@ -637,7 +643,7 @@ impl Options {
     }
 
     /// Writes the pool at `path` anew, without gaps, to the new file `to`: a backup. The old one is only read, so
-    /// others may read it meanwhile, but not write. `watch` is called as in
+    /// others may read it meanwhile. `watch` is called as in
     /// [`compact_watched`](Options::compact_watched). The owner alone may open the new file.
     ///
     /// **Durability.** `to` has its name when the whole pool is on the disk, and not before.

@@ -271,7 +271,8 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn rename(&self, name: &str, new: &str) -> Result<()> {
-        if self.is_cache(name) {
+        let of = name.strip_suffix(SUFFIX).unwrap_or(name);
+        if self.is_cache(name) || self.is_cache(of) {
             let what = "a cache keeps its name, which the map beside it has, too";
             return Err(ErrorKind::Options { what }.into());
         }

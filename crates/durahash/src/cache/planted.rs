@@ -1,5 +1,7 @@
 //! Faults of caches that tests plant.
 
+use crate::util::planted::faults;
+
 faults! {
     /// An open does not know the latest time that the cache has seen.
     TimeForgotten,

@@ -1,6 +1,16 @@
 //! The designs, each an [`Index`](crate::index::Index) over a pool. None uses another.
 
-use durahash_media::{ErrorKind, Format, Result};
+use durahash_media::{ErrorKind, Format, PmU64, Result, on_media};
+
+on_media! {
+    /// A hash and its payload.
+    pub struct Slot: 16, align 16 {
+        /// The hash.
+        pub h: PmU64,
+        /// The payload.
+        pub payload: PmU64,
+    }
+}
 
 /// Slots of a bucket of a pool: all that there are, unless the geometry says fewer; `what` is the error.
 fn slots_of(format: &Format, all: u32, what: &'static str) -> Result<u32> {

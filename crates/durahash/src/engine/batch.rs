@@ -75,6 +75,7 @@ use super::record::{Draft, Hashes, MAX_VALUE_BYTES, Store, offset};
 use super::records::Records;
 use super::{Engine, Single, lock};
 use crate::index::{Change, PREFETCHED, Room};
+use crate::util::planted::faults;
 
 /// The bit of a name that says that the batch is being undone. No intent has a `next`.
 const UNDO: u64 = 1 << 63;

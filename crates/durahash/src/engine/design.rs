@@ -20,10 +20,10 @@ pub enum Design {
     #[default]
     Reh,
     /// Pea Hash: everything but locks on the medium; segments that change their hashing as they
-    /// fill. Opened in milliseconds after a close or without a log, dense, and splits are rare.
+    /// fill. Opened in milliseconds, dense, and splits are rare.
     Pea,
     /// ESH: everything on the medium, locks too; segments that fill completely before they split.
-    /// Dense, opened in milliseconds after a close or without a log, and repaired segment by segment when operations
+    /// Dense, opened in milliseconds, and repaired segment by segment when operations
     /// first come there after a crash.
     Esh,
     /// Rewo-Hash: a cuckoo table on the medium, written without logs, and a bounded copy in DRAM of what

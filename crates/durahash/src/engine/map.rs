@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, is_damage, is_whole};
 use super::settings::DesignOptions;
-use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Rest, Single};
+use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, Rest, Single};
 use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::{Onlooker, Reh};
@@ -27,12 +27,8 @@ impl Kind for Single {
     type Index = dyn Lookup;
     type Slot = u64;
 
-    fn index<M: Medium>(
-        place: Place<M>,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn Lookup>> {
+    fn index<M: Medium>(place: Place<M>, made: Made) -> Result<Rest<dyn Lookup>> {
+        let (design, options, is_new) = made;
         let pool = Arc::clone(place.pool());
         let DesignOptions { policy, cache } = options;
         if pool.looks_on() {
@@ -54,14 +50,8 @@ impl Kind for Single {
         })
     }
 
-    fn index_of(
-        host: &dyn Host,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn Lookup>> {
-        host.single(map, design, options, is_new)
+    fn index_of(host: &dyn Host, map: u8, made: Made) -> Result<Rest<dyn Lookup>> {
+        host.single(map, made)
     }
 
     fn member(engine: Arc<Engine<Self>>) -> Member {

@@ -46,7 +46,6 @@ impl<K: Kind> Handle<K> {
         }
     }
 
-    /// The pool.
     pub(crate) fn pool(&self) -> &Arc<OpenPool> {
         &self.pool
     }
@@ -218,7 +217,7 @@ impl OpenPool {
         start: Instant,
     ) -> Result<Box<dyn FnOnce() -> Result<()>>> {
         let types = known(format)?;
-        let index = K::index_of(&*self.host, map, types.0, options, is_new)?;
+        let index = K::index_of(&*self.host, map, (types.0, options, is_new))?;
         let (pool, format) = (Arc::clone(self), format.clone());
         Ok(Box::new(move || {
             let peers: Weak<dyn Peers> = Arc::<OpenPool>::downgrade(&pool);

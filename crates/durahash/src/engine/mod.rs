@@ -91,6 +91,9 @@ const RESERVED_BYTES: u64 = 72;
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
 
+/// Design, its options, and true for a new index.
+pub(crate) type Made = (Design, DesignOptions, bool);
+
 /// The rest of making or opening an index: the part that may store.
 pub(crate) type Rest<I> = Box<dyn FnOnce() -> Result<Box<I>>>;
 
@@ -107,21 +110,10 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// The index of a map: a new one where there is nothing, or the one that is there, which is read, and found
     /// sound, here.
-    fn index<M: Medium>(
-        place: Place<M>,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<Self::Index>>;
+    fn index<M: Medium>(place: Place<M>, made: Made) -> Result<Rest<Self::Index>>;
 
     /// The same, of a pool whose medium is forgotten.
-    fn index_of(
-        host: &dyn Host,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<Self::Index>>;
+    fn index_of(host: &dyn Host, map: u8, made: Made) -> Result<Rest<Self::Index>>;
 
     /// An engine of this kind as one of any.
     fn member(engine: Arc<Engine<Self>>) -> Member;
@@ -196,22 +188,10 @@ pub(crate) trait Host: Send + Sync {
     fn store(&self) -> Arc<dyn Store>;
 
     /// As [`Kind::index`] of a map.
-    fn single(
-        &self,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn Lookup>>;
+    fn single(&self, map: u8, made: Made) -> Result<Rest<dyn Lookup>>;
 
     /// As [`Kind::index`] of a multimap.
-    fn multi(
-        &self,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn MultiIndex>>;
+    fn multi(&self, map: u8, made: Made) -> Result<Rest<dyn MultiIndex>>;
 }
 
 impl<M: Medium> Host for Arc<Pool<M>> {
@@ -219,24 +199,12 @@ impl<M: Medium> Host for Arc<Pool<M>> {
         Arc::clone(self) as Arc<dyn Store>
     }
 
-    fn single(
-        &self,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn Lookup>> {
-        Single::index(Place::of(self, map)?, design, options, is_new)
+    fn single(&self, map: u8, made: Made) -> Result<Rest<dyn Lookup>> {
+        Single::index(Place::of(self, map)?, made)
     }
 
-    fn multi(
-        &self,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn MultiIndex>> {
-        Multi::index(Place::of(self, map)?, design, options, is_new)
+    fn multi(&self, map: u8, made: Made) -> Result<Rest<dyn MultiIndex>> {
+        Multi::index(Place::of(self, map)?, made)
     }
 }
 

@@ -13,8 +13,7 @@ use super::design::Design;
 use super::durable::Durable;
 use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
-use super::settings::DesignOptions;
-use super::{Engine, Host, Kind, Member, Multi, Rest};
+use super::{Engine, Host, Kind, Made, Member, Multi, Rest};
 use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
@@ -24,12 +23,8 @@ impl Kind for Multi {
     type Index = dyn MultiIndex;
     type Slot = Scanned;
 
-    fn index<M: Medium>(
-        place: Place<M>,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn MultiIndex>> {
+    fn index<M: Medium>(place: Place<M>, made: Made) -> Result<Rest<dyn MultiIndex>> {
+        let (design, options, is_new) = made;
         if design != Design::Pea {
             return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
         }
@@ -44,14 +39,8 @@ impl Kind for Multi {
         })
     }
 
-    fn index_of(
-        host: &dyn Host,
-        map: u8,
-        design: Design,
-        options: DesignOptions,
-        is_new: bool,
-    ) -> Result<Rest<dyn MultiIndex>> {
-        host.multi(map, design, options, is_new)
+    fn index_of(host: &dyn Host, map: u8, made: Made) -> Result<Rest<dyn MultiIndex>> {
+        host.multi(map, made)
     }
 
     fn member(engine: Arc<Engine<Self>>) -> Member {

@@ -23,8 +23,8 @@ const LOG_PART: u64 = 8;
 /// Opens of a pool that grows meanwhile, before it is called damaged.
 const OPEN_TRIES: u32 = 100;
 
-const NO_READERS: &str =
-    "readers in other processes need a pool in the mode Process: sync_mode(SyncMode::Process)";
+const NO_READERS: &str = "readers in other processes need a pool in the mode Process (sync_mode(SyncMode::Process)), or one with a \
+    live image in the mode Interval (live_image(true), on ext4, XFS or tmpfs)";
 
 /// A pool that was made or opened, and the lock of its file.
 pub(crate) type Made = (Arc<OpenPool>, Option<FileLock>);
@@ -79,7 +79,8 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     if sync_mode == SyncMode::Process || medium.is_dax() {
         return create_on(medium, &spec);
     }
-    if settings.readers {
+    let live_image = settings.live_image.unwrap_or_else(|| medium.carries_live_image());
+    if settings.readers && !can_have_readers(sync_mode, live_image) {
         return refused(NO_READERS);
     }
     // The log comes to a pool that is whole, and the name to one that is in use.
@@ -87,10 +88,14 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let live_image = settings.live_image.unwrap_or_else(|| file.carries_live_image());
     let pool = open_behind_log(settings, file, (sync_mode, live_image), required)?;
     lock.publish()?;
     Ok(pool)
+}
+
+/// Whether a pool behind a log can have readers in other processes: not where its own lookups wait for what they cannot see.
+fn can_have_readers(mode: SyncMode, live_image: bool) -> bool {
+    live_image && mode != SyncMode::Strict
 }
 
 /// Opens the pool of a file; the lock of the file.
@@ -110,16 +115,17 @@ fn open_file(
     check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
-    if settings.readers && !needs_no_log {
+    let carries = || medium.has_ring() != Some(false) && medium.carries_live_image();
+    let to_live_image = settings.live_image.unwrap_or_else(carries);
+    if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
         return refused(NO_READERS);
     }
-    let has_ring = medium.has_ring();
     if settings.read_only {
         medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
     } else if medium.is_in_live_image() {
         let mode = if needs_no_log { SyncMode::INTERVAL } else { mode };
         let image = live_image(settings, medium, mode)?;
-        if !needs_no_log && settings.live_image.unwrap_or(true) {
+        if !needs_no_log && to_live_image {
             return Ok((open_on(settings, image, required)?, lock));
         }
         // For another use all of it is brought into the file first.
@@ -132,8 +138,7 @@ fn open_file(
     let pool = if needs_no_log {
         open_on(settings, medium, required)
     } else {
-        let live_image = settings.live_image.unwrap_or(has_ring);
-        open_behind_log(settings, medium, (mode, live_image), required)
+        open_behind_log(settings, medium, (mode, to_live_image), required)
     };
     Ok((pool?, lock))
 }
@@ -147,7 +152,7 @@ fn look_on(
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let mut tries = 0;
     loop {
-        let Some(medium) = Mapped::look_on(path, &options)? else {
+        let Some(medium) = Mapped::look_on(path, settings.live_dir.as_deref(), &options)? else {
             return Err(ErrorKind::Locked.into());
         };
         let lock = medium.file_lock();

@@ -12,19 +12,15 @@ use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{AnyMap, Batch, Design, ErrorKind, Map, Options, Pool};
-use durahash_media::hash::WordMix;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 use durahash_media::{Dram, Geometry, Superblock};
 use durahash_testkit::{
     Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, pool_on, seed, tiny,
 };
 
-const KEYS: u64 = 200;
+use super::spread;
 
-fn random(i: u64) -> u64 {
-    const MIX: WordMix = WordMix::new(21);
-    MIX.mix(i)
-}
+const KEYS: u64 = 200;
 
 /// Adds random operations, and says what they leave of `model`.
 fn fill<K: Sample + ?Sized, V: Sample + ?Sized>(
@@ -34,9 +30,9 @@ fn fill<K: Sample + ?Sized, V: Sample + ?Sized>(
     random_seed: u64,
 ) -> Model {
     let mut after = model.clone();
-    let count = random(random_seed) % 60;
+    let count = spread(random_seed) % 60;
     for i in 0..count {
-        let number = random(random_seed ^ i << 32);
+        let number = spread(random_seed ^ i << 32);
         let (key, value) = (number % KEYS, number >> 40);
         if number >> 20 & 3 == 0 {
             batch.remove(map, K::sample(key).borrow()).unwrap();
@@ -100,7 +96,7 @@ fn full_pools_refuse_whole_batches<K: Sample + ?Sized, V: Sample + ?Sized>(max_b
             let mut batch = Batch::new();
             let mut after = model.clone();
             for i in 0..40 {
-                let number = random(round << 16 | i);
+                let number = spread(round << 16 | i);
                 let (key, value) = (number % 5000, number >> 40);
                 batch.put(&map, K::sample(key).borrow(), V::sample(value).borrow()).unwrap();
                 after.insert(key, value);
@@ -153,7 +149,7 @@ fn batches_and_writers_of_the_same_keys_wait_for_each_other() {
                     for round in 0..rounds {
                         batch.clear();
                         for key in 0..16 {
-                            match random(round << 8 | key << 1 | own) % 4 {
+                            match spread(round << 8 | key << 1 | own) % 4 {
                                 0 => batch.remove(map, &key).unwrap(),
                                 value => batch.put(map, &key, &text(round + value)).unwrap(),
                             }
@@ -167,7 +163,7 @@ fn batches_and_writers_of_the_same_keys_wait_for_each_other() {
                 });
             }
             for round in 0..rounds * 8 {
-                let key = random(round) % 16;
+                let key = spread(round) % 16;
                 if round % 3 == 0 {
                     map.remove(&key).unwrap();
                 } else {
@@ -197,7 +193,7 @@ fn a_batch_sees_no_half_change_without_a_lock() {
         &Rewo::create(dram(), Cache::default()).unwrap(),
     ];
     for index in designs {
-        for h in (0..1000).map(random) {
+        for h in (0..1000).map(spread) {
             let look = |room| look_in_batch(index, h, room);
             assert_eq!(look(Room::OfBatch), Some(None));
             let mut under_lock = |_| {
@@ -280,7 +276,7 @@ fn a_batch_sees_nothing_from_before_a_change_that_ended_meanwhile() {
         // New, then with another payload, then removed; in a table that fills.
         let changes = [Change::Set(1), Change::Set(2), Change::Remove];
         for i in 0..budget(3000, 20_000) {
-            let h = random(i);
+            let h = spread(i);
             for change in changes {
                 let (locked, is_locked) = mpsc::channel();
                 let (go, goes) = mpsc::channel::<()>();
@@ -291,7 +287,7 @@ fn a_batch_sees_nothing_from_before_a_change_that_ended_meanwhile() {
                     scope.spawn(move || {
                         let mut under_lock = |_| {
                             at.goes_on.store(false, Ordering::Relaxed);
-                            at.releases.store(1 + (random(i) as usize >> 4 & 3), Ordering::Relaxed);
+                            at.releases.store(1 + (spread(i) as usize >> 4 & 3), Ordering::Relaxed);
                             locked.send(()).unwrap();
                             // Until the other end is dropped.
                             let _ = goes.recv();
@@ -305,7 +301,7 @@ fn a_batch_sees_nothing_from_before_a_change_that_ended_meanwhile() {
                         drop(go);
                         let _ = has_ended.recv();
                     }));
-                    at.calls.store(random(i) as usize % 16, Ordering::Relaxed);
+                    at.calls.store(spread(i) as usize % 16, Ordering::Relaxed);
                     let seen = look_in_batch(&**index, h, Room::ForNewOfBatch);
                     meanwhile.happen();
                     at.goes_on.store(true, Ordering::Relaxed);

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use durahash::cache::{Clock, Policy};
 use durahash::{
-    AnyCache, AnyMap, Cache, Change, Data, Design, ErrorKind, Map, Openable, Options, Outcome,
-    Pool, Type,
+    AnyCache, AnyMap, Cache, Change, Cursor, Data, Design, ErrorKind, Map, Openable, Options,
+    Outcome, Pool, Type,
 };
 use durahash_media::hash::WordMix;
 use durahash_media::sim::{Call, Hook, Sim, Site};
@@ -55,6 +55,8 @@ fn nothing_gives_what_has_expired() {
             assert_eq!(cache.get_with(key, |v| *v).unwrap(), None);
             assert!(!cache.contains_key(key).unwrap());
             assert_eq!(cache.expires_at(key).unwrap(), None);
+            assert_eq!(cache.get_with_expiry(key, |v, _| *v).unwrap(), None);
+            assert_eq!(cache.remove_if(key, |_, _| true).unwrap(), None);
             assert_eq!(cache.compare_exchange(key, &2, &3).unwrap(), Outcome::Absent);
             assert!(!cache.expire(key, MILLI).unwrap());
             assert!(!cache.touch(key, MILLI).unwrap());
@@ -74,6 +76,7 @@ fn nothing_gives_what_has_expired() {
         assert_eq!((cache.count().unwrap(), cache.len().unwrap()), (1, 3), "{design}");
         let pairs: Vec<_> = cache.iter().map(Result::unwrap).collect();
         assert_eq!(pairs, [("stays".to_owned(), 1)]);
+        assert_eq!(cache.scan(Cursor::START, 100).unwrap(), (pairs, None));
         assert_eq!(cache.remove("goes").unwrap(), None);
         let made = cache.get_or_insert_with("past", Some(MILLI), || 4).unwrap();
         assert_eq!((made, cache.get("past").unwrap()), (4, Some(4)));
@@ -302,6 +305,7 @@ fn a_pool_has_several_caches_and_forgets_them() {
     pool.remove("one").unwrap();
     assert_eq!(pool.names(), ["two", "two.cache"]);
     let refused = pool.rename("two", "three").unwrap_err();
+    assert_eq!(pool.rename("two.cache", "three").unwrap_err().to_string(), refused.to_string());
     assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
     let one: Cache<str, str> = pool.create("one", &options).unwrap();
     assert_eq!((one.len().unwrap(), two.get(&1).unwrap()), (0, Some(10)));

@@ -24,7 +24,12 @@ trait Words: Handle {
     /// True if all of these keys are answered right, and nothing else is there.
     fn is_right(&self, keys: u64) -> bool;
 
-    fn findings(&self) -> u64;
+    fn findings(&self) -> u64 {
+        let mut found = 0;
+        // An error tells of damage, too.
+        let done = self.check(&mut |_| found += 1);
+        found + u64::from(done.is_err())
+    }
 
     fn space(&self) -> PoolStats;
 
@@ -40,13 +45,6 @@ impl Words for Map<u64, u64> {
         (0..keys).all(|k| self.get(&k).is_ok_and(|v| v == Some(k * 3)))
             && self.iter().filter_map(Result::ok).count() as u64 == keys
             && self.len().is_ok_and(|len| len == keys)
-    }
-
-    fn findings(&self) -> u64 {
-        let mut found = 0;
-        // An error tells of damage, too.
-        let done = self.check(&mut |_| found += 1);
-        found + u64::from(done.is_err())
     }
 
     fn space(&self) -> PoolStats {
@@ -74,12 +72,6 @@ impl Words for MultiMap<u64, u64> {
         };
         let len = keys + keys.div_ceil(50) * (MANY - 1);
         (0..keys).all(right) && self.len().is_ok_and(|found| found == len)
-    }
-
-    fn findings(&self) -> u64 {
-        let mut found = 0;
-        let done = self.check(&mut |_| found += 1);
-        found + u64::from(done.is_err())
     }
 
     fn space(&self) -> PoolStats {

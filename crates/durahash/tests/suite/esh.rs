@@ -13,7 +13,7 @@ use durahash_media::sim::{Action, Call, Hook, Sim, Site, copies_pass};
 use durahash_media::{Dram, Event, Geometry, Memory, Pool};
 use durahash_testkit::{new_path, pool_on};
 
-use super::{assert_holds, findings, put, remove, spread};
+use super::{assert_gives_back, assert_holds, findings, put, remove, spread};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -437,38 +437,23 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
     assert!(repaired > 100, "{repaired} repairs");
 }
 
-/// Segments that merged away make room for other uses while the pool is open, but for one extent, whatever
-/// else is in it.
 #[test]
 fn extents_of_an_emptied_map_go_back_to_the_pool() {
     for geometry in [TINY, Geometry { extent_shift: 12, ..TINY }] {
         let sim = Sim::new(TINY_BYTES);
         let pool = pool_on(sim.clone(), geometry);
         let esh = Esh::create(pool.clone()).unwrap();
-        let extent_bytes = 1 << geometry.extent_shift;
         let hashes: Vec<u64> = (0..1500).map(spread).collect();
-        for round in 0..3 {
-            hashes.iter().for_each(|h| assert_eq!(put(&esh, *h, round), None));
-            let most = pool.stats().unit_bytes;
-            assert!(most > 30 * extent_bytes, "{most}");
-            hashes.iter().for_each(|h| assert_eq!(remove(&esh, *h), Some(round)));
-            let least = pool.stats().unit_bytes;
-            assert!(least <= 4 * extent_bytes, "{least} of {most} bytes");
-            assert_holds(&esh, &HashMap::new());
-            // Another use has them all for a while, and leaves damaged locks there that seem to be held.
+        assert_gives_back(&pool, &esh, &hashes, 4, || {
+            // They have it all for a while, and leave damaged locks there that seem to be held.
             let mut blocks = Vec::new();
-            while let Ok(Some(off)) = pool.alloc_block(extent_bytes, true) {
-                let words = pool.words(off, extent_bytes / 8).unwrap();
+            while let Ok(Some(off)) = pool.alloc_block(pool.extent_bytes(), true) {
+                let words = pool.words(off, pool.extent_bytes() / 8).unwrap();
                 words.iter().for_each(|word| sim.store(word, u64::from(pool.epoch()) << 32 | 5));
                 blocks.push(off);
             }
             blocks.iter().for_each(|off| pool.free_block(*off).unwrap());
-        }
-        // Another use finds nearly all that there is.
-        sim.set_limit(0);
-        let free = pool.stats().free_bytes;
-        assert!(free > 30 * extent_bytes, "{free}");
-        assert!(pool.alloc_block(free / 2, true).unwrap().is_some());
+        });
         let (_, esh) = reopen(&sim);
         assert_holds(&esh, &HashMap::new());
     }

@@ -93,7 +93,6 @@ impl Files {
         Some(module)
     }
 
-    /// The text of a module.
     pub(crate) fn text(&self, module: &[String]) -> &str {
         &self.modules[module].text
     }

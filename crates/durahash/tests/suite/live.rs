@@ -134,6 +134,20 @@ fn a_pool_goes_from_each_kind_of_log_to_each_other() {
     assert!(fs::metadata(&path).unwrap().blocks() * 512 <= 2 << 20);
 }
 
+/// That of `Process`, and one that was made anew without gaps.
+#[test]
+fn a_pool_without_a_log_gets_a_live_image() {
+    let (dir, path) = new_path();
+    let process = Options::new().sync_mode(SyncMode::Process);
+    process.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    for _ in 0..2 {
+        let map: Map<u64, u64> = Options::new().sync_mode(HOUR).open(&path).unwrap();
+        assert_eq!(files(dir.path()).len(), 2);
+        map.close().unwrap();
+        Options::new().compact::<Map<u64, u64>>(&path).unwrap();
+    }
+}
+
 #[test]
 fn without_its_live_image_a_killed_pool_is_refused() {
     let (dir, path) = new_path();

@@ -37,7 +37,9 @@ use std::collections::HashMap;
 
 use durahash::Finding;
 use durahash::index::{Change, Index, Room};
+use durahash_media::Pool;
 use durahash_media::hash::WordMix;
+use durahash_media::sim::Sim;
 
 /// The `i`-th of distinct uniform hashes.
 fn spread(i: u64) -> u64 {
@@ -67,6 +69,33 @@ fn scanned(index: &dyn Index) -> Vec<(u64, u64)> {
         at = index.scan(from, &mut all).unwrap();
     }
     all
+}
+
+/// Units that merged away make room for other uses while the pool is open, but for so many extents, whatever else is in
+/// it. `others` use the pool while the index is empty.
+fn assert_gives_back(
+    pool: &Pool<Sim>,
+    index: &dyn Index,
+    hashes: &[u64],
+    kept: u64,
+    mut others: impl FnMut(),
+) {
+    let many = 30 * pool.extent_bytes();
+    for round in 0..3 {
+        hashes.iter().for_each(|h| assert_eq!(put(index, *h, round), None));
+        let most = pool.stats().unit_bytes;
+        assert!(most > many, "{most}");
+        hashes.iter().for_each(|h| assert_eq!(remove(index, *h), Some(round)));
+        let least = pool.stats().unit_bytes;
+        assert!(least <= kept * pool.extent_bytes(), "{least} of {most} bytes");
+        assert_holds(index, &HashMap::new());
+        others();
+    }
+    // Another use finds nearly all that there is.
+    pool.medium().set_limit(0);
+    let free = pool.stats().free_bytes;
+    assert!(free > many, "{free}");
+    assert!(pool.alloc_block(free / 2, true).unwrap().is_some());
 }
 
 /// The index is sound and has exactly this, however it is asked.

@@ -377,11 +377,8 @@ fn a_pool_of_format_3_has_no_end_bits() {
     const BYTES: u64 = 256 << 10;
     let sim = Sim::new(BYTES);
     let mut hashes = fill_with_stash(&pea(sim.clone()));
-    let mut image = sim.image();
     // In extents of 1 KiB the tables of both formats begin at the same byte.
-    image[2] = 3;
-    let fixed: Vec<u8> = image[..11].iter().flat_map(|word| word.to_le_bytes()).collect();
-    image[11] = u64::from(crate::logged::crc32(&fixed));
+    let mut image = super::ranges::of_version(&sim, 3);
     heads(&mut image).for_each(|head| *head |= 1);
     let sim = Sim::from_image(&image, BYTES);
     let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());

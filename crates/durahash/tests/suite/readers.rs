@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use durahash::{Design, ErrorKind, Map, MultiMap, Options, Pool, SyncMode};
 use durahash_media::Geometry;
+use durahash_media::sim::faults;
 use durahash_testkit::{budget, new_path};
 
 /// Keys that are always there, and those that come and go.
@@ -15,12 +17,18 @@ const FLEETING: u64 = 20_000;
 /// Reads of a reader between two words of it.
 const READS: u64 = 10_000;
 
+const EIO: i32 = 5;
+
 type Records = Map<str, [u8]>;
 
-fn options() -> Options {
+/// Modes of a writer that lets others read: without a log, and with a live image, whose ring is short and fills often.
+const MODES: [SyncMode; 2] = [SyncMode::Process, SyncMode::Interval(Duration::from_millis(10))];
+
+fn options(mode: SyncMode) -> Options {
     // Small extents, so that they are taken and given back here.
     let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
-    Options::new().sync_mode(SyncMode::Process).readers(true).geometry(geometry).max_bytes(1 << 30)
+    let options = Options::new().sync_mode(mode).live_image(mode != SyncMode::Process);
+    options.log_bytes(1 << 20).readers(true).geometry(geometry).max_bytes(1 << 30)
 }
 
 fn text(key: u64) -> String {
@@ -49,16 +57,16 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// Writes until it is killed, or a file says that it is to close the pool.
-fn write(path: &Path, stop: &Path) {
+fn write(path: &Path, stop: &Path, options: &Options) {
     let pool: Pool = loop {
-        match options().open_or_create(path) {
+        match options.open_or_create(path) {
             // A reader had the pool for itself for a moment.
             Err(e) if matches!(e.kind(), ErrorKind::Locked) => std::thread::yield_now(),
             opened => break opened.unwrap(),
         }
     };
-    let words: Map<u64, u64> = pool.open_or_create("words", &options()).unwrap();
-    let records: Records = pool.open_or_create("records", &options()).unwrap();
+    let words: Map<u64, u64> = pool.open_or_create("words", options).unwrap();
+    let records: Records = pool.open_or_create("records", options).unwrap();
     let mut from = 1;
     for key in 0..STABLE {
         from = from.max(words.get(&key).unwrap().map_or(0, |value| value / STABLE) + 1);
@@ -161,6 +169,7 @@ fn read(path: &Path, stop: &Path) {
         let maps: (Map<u64, u64>, Records) =
             (pool.open("words").unwrap(), pool.open("records").unwrap());
         assert!(matches!(maps.0.put(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
+        println!("opened");
         let done = loop {
             reads += 1;
             let mut done = look(&maps, mix(reads ^ u64::from(std::process::id()) << 32), &mut seen);
@@ -191,8 +200,8 @@ fn child() {
     let path = Path::new(&path);
     let stop = path.with_extension("stop");
     match std::env::var("DURAHASH_READERS_ROLE").unwrap().as_str() {
-        "write" => write(path, &stop),
-        _ => read(path, &stop),
+        "read" => read(path, &stop),
+        mode => write(path, &stop, &options(mode.parse().unwrap())),
     }
 }
 
@@ -226,47 +235,70 @@ impl Process {
     }
 }
 
+/// Readers verify while their writer is killed so many times, and some of them too. At the end it closes the pool.
+fn verified(mode: SyncMode, rounds: u64) {
+    const READERS: usize = 8;
+    let (_dir, path) = new_path();
+    let write = || {
+        let mut writer = Process::start(&path, &mode.to_string());
+        writer.wait_for("ready");
+        writer
+    };
+    let read = || Process::start(&path, "read");
+    let mut writer = write();
+    let mut readers: Vec<_> = (0..READERS).map(|_| read()).collect();
+    for round in 0..rounds as usize {
+        // Each opens the pool once beside each writer. One that opened it while there is none would keep others out.
+        readers.iter_mut().for_each(|reader| reader.wait_for("opened"));
+        if round % 4 == 1 {
+            let mut killed = std::mem::replace(&mut readers[round % READERS], read());
+            killed.kill();
+            readers[round % READERS].wait_for("opened");
+        }
+        (0..round % 3).for_each(|i| readers[(round + i) % READERS].wait_for("read"));
+        writer.kill();
+        if round % 4 == 0 {
+            // They go on with what it has left.
+            readers.iter_mut().for_each(|reader| reader.wait_for("read"));
+        }
+        writer = write();
+    }
+    readers.iter_mut().for_each(|reader| reader.wait_for("opened"));
+    std::fs::write(path.with_extension("stop"), "").unwrap();
+    writer.1.lines().for_each(drop);
+    assert!(writer.0.wait().unwrap().success());
+    for mut reader in readers {
+        reader.wait_for("ended");
+        reader.1.lines().for_each(drop);
+        assert!(reader.0.wait().unwrap().success());
+    }
+    let pool: Pool = Options::new().open(&path).unwrap();
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
+
+fn rounds() -> u64 {
+    let default = budget(2, 100);
+    std::env::var("DURAHASH_KILL_ROUNDS").map_or(default, |rounds| rounds.parse().unwrap())
+}
+
 #[test]
 fn readers_verify_while_writers_and_readers_are_killed() {
-    for round in 0..budget(1, 100) {
-        let (_dir, path) = new_path();
-        let mut writer = Process::start(&path, "write");
-        writer.wait_for("ready");
-        let mut readers: Vec<_> = (0..3).map(|_| Process::start(&path, "read")).collect();
-        for step in 0..4 {
-            readers.iter_mut().for_each(|reader| reader.wait_for("read"));
-            match step {
-                0 => {
-                    let mut killed = readers.swap_remove(0);
-                    killed.kill();
-                    readers.push(Process::start(&path, "read"));
-                }
-                1 | 2 => {
-                    writer.kill();
-                    // They go on with what it has left.
-                    readers.iter_mut().for_each(|reader| reader.wait_for("read"));
-                    writer = Process::start(&path, "write");
-                    writer.wait_for("ready");
-                }
-                _ => std::fs::write(path.with_extension("stop"), "").unwrap(),
-            }
-        }
-        writer.1.lines().for_each(drop);
-        assert!(writer.0.wait().unwrap().success(), "round {round}");
-        for mut reader in readers {
-            reader.wait_for("ended");
-            reader.1.lines().for_each(drop);
-            assert!(reader.0.wait().unwrap().success());
-        }
-        let pool: Pool = Options::new().open(&path).unwrap();
-        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
-    }
+    verified(MODES[0], rounds());
+}
+
+#[test]
+fn readers_of_a_live_image_verify_while_writers_and_readers_are_killed() {
+    verified(MODES[1], rounds());
 }
 
 #[test]
 fn a_reader_follows_a_pool_that_grows_and_is_told_of_its_end() {
+    MODES.iter().for_each(|mode| follow(&options(*mode)));
+}
+
+fn follow(options: &Options) {
     let (_dir, path) = new_path();
-    let map: Map<u64, u64> = options().create(&path).unwrap();
+    let map: Map<u64, u64> = options.create(&path).unwrap();
     let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
     assert_eq!((reader.get(&1).unwrap(), reader.len().unwrap()), (None, 0));
     // Beyond the space that was mapped, and the first tables of extents.
@@ -293,10 +325,10 @@ fn a_reader_follows_a_pool_that_grows_and_is_told_of_its_end() {
         again.close().unwrap();
     }
     drop(reader);
-    options().open::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    options.open::<Map<u64, u64>>(&path).unwrap().close().unwrap();
     assert!(std::fs::metadata(&path).unwrap().len() < bytes);
     let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
-    assert_eq!(files.count(), 1, "the file for readers goes");
+    assert_eq!(files.count(), 1, "the file for readers goes, and the live image");
 }
 
 #[test]
@@ -311,29 +343,36 @@ fn pools_that_are_not_for_readers_are_locked() {
     map.close().unwrap();
     for design in Design::ALL.iter().filter(|design| **design != Design::Reh) {
         let (_dir, path) = new_path();
-        let map: Map<u64, u64> =
-            options().geometry(Geometry::default()).design(*design).create(&path).unwrap();
+        let options = options(MODES[1]).geometry(Geometry::default());
+        let map: Map<u64, u64> = options.design(*design).create(&path).unwrap();
         locked(&path);
         map.close().unwrap();
     }
     let (_dir, path) = new_path();
-    let map: MultiMap<u64, u64> = options().geometry(Geometry::default()).create(&path).unwrap();
+    let of_process = options(MODES[0]).geometry(Geometry::default());
+    let map: MultiMap<u64, u64> = of_process.create(&path).unwrap();
     locked(&path);
     map.close().unwrap();
     let (_dir, path) = new_path();
-    for mode in [SyncMode::INTERVAL, SyncMode::Strict] {
-        let refused = options().sync_mode(mode).create::<Map<u64, u64>>(&path).err().unwrap();
+    let is_refused = |options: Options, path: &Path| {
+        let refused = options.open_or_create::<Map<u64, u64>>(path).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
-    }
+    };
+    is_refused(options(SyncMode::Strict), &path);
+    is_refused(options(MODES[1]).live_image(false), &path);
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    options(MODES[1]).create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    is_refused(options(SyncMode::Strict), &path);
+    is_refused(options(MODES[1]).live_image(false), &path);
 }
 
 #[test]
 fn counters_of_a_killed_writer_are_not_those_of_a_pool_restored_in_its_place() {
     let (_dir, path) = new_path();
-    options().create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
+    let options = options(SyncMode::Process);
+    options.create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
     let backup = std::fs::read(&path).unwrap();
-    let map: Map<u64, u64> = options().open(&path).unwrap();
+    let map: Map<u64, u64> = options.open(&path).unwrap();
     let names = std::fs::read_dir(path.parent().unwrap()).unwrap();
     let beside = names.map(|name| name.unwrap().path()).find(|other| *other != path).unwrap();
     let counters = std::fs::read(&beside).unwrap();
@@ -347,4 +386,99 @@ fn counters_of_a_killed_writer_are_not_those_of_a_pool_restored_in_its_place() {
     assert_eq!(state[..4], counters[8..12]);
     let seen = Options::new().read_only(true).open::<Map<u64, u64>>(&path);
     assert!(matches!(seen.err().unwrap().kind(), ErrorKind::Locked));
+}
+
+/// Whatever it uses for its stores: the pool's file, this live image, another one, or pages of its own.
+#[test]
+fn another_writer_is_seen_at_once_behind_a_killed_one() {
+    let others: [fn(Options) -> Options; 4] = [
+        |options| options,
+        |options| options.sync_mode(SyncMode::Process),
+        |options| options.sync_mode(SyncMode::INTERVAL),
+        |options| options.sync_mode(SyncMode::INTERVAL).live_image(false).log_bytes(1 << 20),
+    ];
+    for mode in MODES {
+        for other in others {
+            let (_dir, path) = new_path();
+            let mut writer = Process::start(&path, &mode.to_string());
+            writer.wait_for("ready");
+            let pool: Pool = Options::new().read_only(true).open(&path).unwrap();
+            let words: Map<u64, u64> = pool.open("words").unwrap();
+            writer.kill();
+            let left = words.get(&5).unwrap();
+            assert!(left.is_some());
+            let again: Pool = other(Options::new()).open(&path).unwrap();
+            assert!(matches!(words.get(&5).unwrap_err().kind(), ErrorKind::WriterGone));
+            assert_eq!(again.open::<Map<u64, u64>>("words").unwrap().get(&5).unwrap(), left);
+        }
+    }
+}
+
+#[test]
+fn a_long_live_image_is_not_cut_under_its_readers() {
+    const BYTES: usize = 1 << 20;
+    let (dir, path) = new_path();
+    let options = options(MODES[1]).geometry(Geometry::default());
+    let map: Map<u64, [u8]> = options.create(&path).unwrap();
+    (0..48).for_each(|key| map.put(&key, &[key as u8; BYTES]).unwrap());
+    let reader: Map<u64, [u8]> = Options::new().read_only(true).open(&path).unwrap();
+    let has = |map: &Map<u64, [u8]>, key: u64| map.get(&key).map(|value| value.unwrap()[0]);
+    assert_eq!(has(&reader, 47).unwrap(), 47);
+    let names = || std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path());
+    let live = names().find(|name| name.extension().is_some_and(|ext| ext == "live")).unwrap();
+    let bytes = || std::fs::metadata(&live).unwrap().len();
+    let long = bytes();
+    (24..48).for_each(|key| assert!(map.remove(&key).unwrap().is_some()));
+    map.close().unwrap();
+    assert_eq!(bytes(), long);
+    // The next one grows over what is left behind the pool's end.
+    let map: Map<u64, [u8]> = options.open(&path).unwrap();
+    assert!(has(&reader, 7).is_err_and(|e| matches!(e.kind(), ErrorKind::WriterGone)));
+    (24..64).for_each(|key| {
+        map.put(&key, &[key as u8; BYTES]).unwrap();
+        assert!(bytes() >= long);
+    });
+    let again: Map<u64, [u8]> = Options::new().read_only(true).open(&path).unwrap();
+    assert!((0..64).all(|key| has(&again, key).unwrap() == key as u8));
+    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    drop((reader, again));
+    (24..64).for_each(|key| assert!(map.remove(&key).unwrap().is_some()));
+    map.close().unwrap();
+    assert!(bytes() < long);
+}
+
+#[test]
+fn readers_of_a_writer_whose_disk_fails_are_told() {
+    let (_dir, path) = new_path();
+    let hour = SyncMode::Interval(Duration::from_secs(3600));
+    let map: Map<u64, u64> = options(hour).create(&path).unwrap();
+    map.put(&1, &1).unwrap();
+    let open = || Options::new().read_only(true).open::<Map<u64, u64>>(&path);
+    let reader = open().unwrap();
+    assert_eq!(reader.get(&1).unwrap(), Some(1));
+    faults::arm(1, EIO);
+    assert!(map.sync().is_err() && faults::disarm());
+    assert!(map.get(&1).is_err());
+    assert!(matches!(reader.get(&1).unwrap_err().kind(), ErrorKind::WriterGone));
+    assert!(matches!(open().err().unwrap().kind(), ErrorKind::Locked));
+    drop(map);
+    // The next one trusts what the live image has.
+    let map: Map<u64, u64> = options(hour).open(&path).unwrap();
+    assert_eq!((map.get(&1).unwrap(), open().unwrap().get(&1).unwrap()), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_live_image_elsewhere_is_found_where_its_directory_is_given() {
+    let (_dir, path) = new_path();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let map: Map<u64, u64> =
+        options(MODES[1]).live_dir(elsewhere.path().into()).create(&path).unwrap();
+    map.put(&1, &1).unwrap();
+    let reader = Options::new().read_only(true);
+    let e = reader.open::<Map<u64, u64>>(&path).err().unwrap();
+    assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}");
+    let reader: Map<u64, u64> = reader.live_dir(elsewhere.path().into()).open(&path).unwrap();
+    assert_eq!(reader.get(&1).unwrap(), Some(1));
+    drop(map);
+    assert!(matches!(reader.get(&1).unwrap_err().kind(), ErrorKind::WriterGone));
 }

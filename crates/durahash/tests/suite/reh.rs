@@ -12,7 +12,7 @@ use durahash_media::sim::{Sim, Step};
 use durahash_media::{Geometry, Memory, Pool};
 use durahash_testkit::pool_on;
 
-use super::{assert_holds, put, remove};
+use super::{assert_gives_back, assert_holds, put, remove};
 
 const MAX_BYTES: u64 = 1 << 20;
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
@@ -271,29 +271,13 @@ fn a_reused_bucket_is_not_what_it_was() {
     }
 }
 
-/// Buckets that merged away make room for other uses while the pool is open, but for one extent, whatever
-/// else is in it.
 #[test]
 fn extents_of_an_emptied_map_go_back_to_the_pool() {
     let sim = Sim::new(MAX_BYTES);
     let pool = pool_on(sim.clone(), TINY);
     let reh = Reh::create(pool.clone()).unwrap();
-    let extent_bytes = 1 << TINY.extent_shift;
     let hashes: Vec<u64> = with_prefix(0, 1, 400).collect();
-    for round in 0..3 {
-        hashes.iter().for_each(|h| assert_eq!(put(&reh, *h, round), None));
-        let most = pool.stats().unit_bytes;
-        assert!(most > 30 * extent_bytes, "{most}");
-        hashes.iter().for_each(|h| assert_eq!(remove(&reh, *h), Some(round)));
-        let least = pool.stats().unit_bytes;
-        assert!(least <= 3 * extent_bytes, "{least} of {most} bytes");
-        assert_holds(&reh, &HashMap::new());
-    }
-    // Another use finds nearly all that there is.
-    sim.set_limit(0);
-    let free = pool.stats().free_bytes;
-    assert!(free > 30 * extent_bytes, "{free}");
-    assert!(pool.alloc_block(free / 2, true).unwrap().is_some());
+    assert_gives_back(&pool, &reh, &hashes, 3, || ());
     let reh = open(&Sim::from_image(&sim.image(), MAX_BYTES)).unwrap();
     assert_holds(&reh, &HashMap::new());
 }

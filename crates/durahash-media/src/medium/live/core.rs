@@ -27,6 +27,7 @@ const FREE_PART: u64 = 2;
 const LOOKS_EVERY: u64 = 64;
 /// Bytes of a page, at the least.
 const PAGE_BYTES: u64 = 4096;
+const PAGE_LINES: u64 = PAGE_BYTES / LINE_BYTES;
 
 /// Threads that work in the background, so that others need not wait.
 pub(super) struct Wake {
@@ -223,9 +224,12 @@ impl<D: LiveDisk> Core<D> {
         }
         let words = self.disk.region().words(first * LINE_BYTES, lines * LINE_BYTES / 8);
         for line in first..first + lines {
-            if let Ok(words) = &words
-                && (line == first || (line * LINE_BYTES).is_multiple_of(PAGE_BYTES))
+            if line != first && !(line * LINE_BYTES).is_multiple_of(PAGE_BYTES)
+                || self.was_touched(line)
             {
+                continue;
+            }
+            if let Ok(words) = &words {
                 words[((line - first) * LINE_BYTES / 8) as usize].touch();
             }
             let mark = self.disk.mark(line);
@@ -240,6 +244,14 @@ impl<D: LiveDisk> Core<D> {
             slot.looks_at.store(raised + LOOKS_EVERY, Ordering::Relaxed);
             self.wait_for_room();
         }
+    }
+
+    /// True if a line of the page of this one is marked: its page, and that of the marks, were stored to a moment ago. A touch is an
+    /// instruction that waits for the line, and for all stores before it.
+    fn was_touched(&self, line: u64) -> bool {
+        let first = line / PAGE_LINES * PAGE_LINES;
+        let end = (first + PAGE_LINES).min(self.disk.region().len() / LINE_BYTES);
+        (first..end).any(|line| self.disk.mark(line).load(Ordering::Relaxed) != 0)
     }
 
     /// Lines that are marked.

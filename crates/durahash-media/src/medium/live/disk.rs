@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::head::{FileName, LIVE_WORDS};
 use crate::error::Result;
-use crate::medium::LINE_BYTES;
 use crate::medium::logged::Disk;
+use crate::medium::{Changes, LINE_BYTES};
 use crate::word::PmU64;
 
 /// A pool's file with a ring of batches in it, and the live file that was found: enough to see what the last process left.
@@ -86,8 +86,15 @@ pub trait LiveDisk: LiveSource {
     /// As [`adopt_live`](LiveSource::adopt_live).
     fn make_live(&self, watch: &mut dyn FnMut(u64, &[u8])) -> Result<FileName>;
 
-    /// Lets stores to the image reach the live file no more: it stays as it is. Loads see both.
+    /// Lets stores to the image reach the live file no more: it stays as it is. Loads see both. Changes are not counted from then
+    /// on.
     fn abandon_live(&self);
+
+    /// Counters for readers in other processes, if there may be any.
+    #[inline(always)]
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
 
     /// The words of the header.
     fn header(&self) -> &[PmU64];

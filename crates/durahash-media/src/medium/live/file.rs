@@ -22,7 +22,7 @@ use super::background;
 use super::disk::{LiveDisk, LiveSource, clear_marks};
 use super::head::{FileName, LIVE_WORDS};
 use super::layout::{HEADER_BYTES, Layout};
-use super::place::{LivePlace, name_of};
+use super::place::LivePlace;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::{self, FileId};
 use crate::medium::logged::file::{Syncs, dirty_again};
@@ -33,7 +33,7 @@ use crate::medium::logged::old::{
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::round_up;
-use crate::medium::{LINE_BYTES, Memory, Region, Storage, prefetch_line, sys};
+use crate::medium::{Changes, LINE_BYTES, Memory, Region, Storage, prefetch_line, sys};
 use crate::word::PmU64;
 
 /// A pool that is closed keeps its live file only if it is longer: a shorter one is copied in ten milliseconds.
@@ -221,9 +221,10 @@ impl LiveFiles {
         Ok(())
     }
 
-    /// Lets image, marks and header be those of `file`.
-    fn show(&self, file: File) -> Result<()> {
+    /// Lets image, marks and header be those of `file`; its name.
+    fn show(&self, file: File) -> Result<FileName> {
         let failed = |e| self.error(MAPPING, e);
+        let name = FileName::of(&file).map_err(failed)?;
         let (end, marks_end) = self.layout().stretch_end(self.region.len());
         let most = self.layout().stretch_end(self.region.max_bytes()).1;
         let marks = Mapping::of_parts(marks_end, marks_end, most, &self.layout().map_marks(&file))
@@ -245,19 +246,38 @@ impl LiveFiles {
         }
         // SAFETY: the image is another mapping, and nobody else has `view`.
         unsafe { self.view.unmap() };
-        Ok(())
+        if let Some(changes) = self.changes() {
+            let FileName([device, inode, made]) = name;
+            changes.name([device, inode, made, self.area.off, self.area.bytes]);
+        }
+        Ok(name)
     }
 
-    /// Cuts the live file behind an image of so many bytes.
-    fn cut_live(&self, live: &LiveFile, image_bytes: u64) -> Result<()> {
+    /// Cuts the live file to so many bytes, if it has more.
+    fn cut_live(&self, live: &LiveFile, bytes: u64) -> Result<()> {
         let cut = || {
-            let bytes = self.layout().file_bytes(image_bytes);
             if sys::metadata(&live.file)?.len() > bytes {
                 sys::truncate(&live.file, bytes)?;
             }
             Ok(())
         };
         cut().map_err(|e| self.error("cutting the live image", e))
+    }
+
+    /// Makes what the live file has from `from` on zeros, and cuts them off unless readers in other processes may have them mapped;
+    /// where it ends then.
+    fn clear_live(&self, live: &LiveFile, from: u64) -> Result<u64> {
+        let failed = |e| self.error(GROWING, e);
+        let len = || Ok(sys::metadata(&live.file).map_err(failed)?.len().max(from));
+        let had = len()?;
+        if had > from {
+            sys::punch(&live.file, from, had - from).map_err(failed)?;
+            // Those of this writer have the lock by which it would know.
+            if self.changes().is_none() {
+                self.view.unless_read(|| self.cut_live(live, from))?;
+            }
+        }
+        len()
     }
 
     /// Where the mark of a line lies that may be stored to.
@@ -389,17 +409,17 @@ impl Disk for LiveFiles {
         if bytes > most {
             return Err(full(self.region.limit()));
         }
-        let live = self.live();
+        let (live, layout) = (self.live(), self.layout());
         // What a close that was killed has left behind the end is other bytes in each of the files.
-        self.cut_live(live, len)?;
+        let from = layout.file_bytes(len);
+        let had_live = self.clear_live(live, from)?;
         let had = self.view.lengthen(len, bytes)?;
         // One open file tells once of pages that were not written: this sync must not take that from a checkpoint's.
         if !self.view.is_new() {
             let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
             synced.map_err(|e| self.view.error("growing the pool", e))?;
         }
-        let layout = self.layout();
-        let added = layout.file_bytes(len)..layout.file_bytes(bytes);
+        let added = from..layout.file_bytes(bytes).max(had_live);
         let lengthened = self.allocate(&live.file, added, bytes - len, GROWING).and_then(|()| {
             let image = layout.map_image(&live.file, MapFlags::SHARED);
             let (end, marks_end) = layout.stretch_end(bytes);
@@ -413,7 +433,7 @@ impl Disk for LiveFiles {
         });
         if let Err(e) = lengthened {
             // Space that is not given back is taken over by the next growth.
-            let _ = self.cut_live(live, len);
+            let _ = self.cut_live(live, had_live);
             self.view.cut_back(had);
             return Err(e);
         }
@@ -442,6 +462,9 @@ impl Disk for LiveFiles {
 
     fn trim(&self, bytes: u64) -> Result<()> {
         self.is_cut.store(true, Ordering::SeqCst);
+        if let Some(changes) = self.changes() {
+            changes.count_for(0);
+        }
         if bytes < self.region.len() {
             // Late readers see zeros there.
             self.image.detach(bytes).map_err(|e| self.error("cutting the live image", e))?;
@@ -452,7 +475,7 @@ impl Disk for LiveFiles {
             let _ = sys::unlink(&self.place.path);
             return Ok(());
         }
-        self.cut_live(self.live(), bytes)
+        self.view.unless_read(|| self.cut_live(self.live(), self.layout().file_bytes(bytes)))
     }
 
     fn file_id(&self) -> FileId {
@@ -497,7 +520,7 @@ impl LiveSource for LiveFiles {
     }
 
     fn adopt_live(&self) -> Result<()> {
-        self.show(self.place.take(self.region.len())?)
+        self.show(self.place.take(self.region.len())?).map(drop)
     }
 
     fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
@@ -532,9 +555,7 @@ impl LiveDisk for LiveFiles {
             let bytes = self.layout().file_bytes(self.region.len());
             self.allocate(&file, 0..bytes, bytes, MAKING)?;
             self.copy_to(&file, watch)?;
-            let name = name_of(&file).map_err(failed)?;
-            self.show(file)?;
-            Ok(name)
+            self.show(file)
         };
         make().inspect_err(|_| {
             // The next open would not trust it.
@@ -546,6 +567,9 @@ impl LiveDisk for LiveFiles {
         let Some(live) = self.live.get().filter(|_| !self.is_cut.load(Ordering::SeqCst)) else {
             return;
         };
+        if let Some(changes) = self.changes() {
+            changes.count_for(0);
+        }
         let replace = |sharing| {
             let map = self.layout().map_image(&live.file, sharing);
             // SAFETY: all that points into the image accesses it as atomics, and the file shows the same bytes.
@@ -558,6 +582,11 @@ impl LiveDisk for LiveFiles {
         {
             std::process::abort();
         }
+    }
+
+    #[inline(always)]
+    fn changes(&self) -> Option<&Changes> {
+        self.view.changes()
     }
 
     fn header(&self) -> &[PmU64] {

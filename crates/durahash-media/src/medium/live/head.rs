@@ -17,10 +17,15 @@
 //! count the same generations, and the newest sound one says what the area holds: it changes its kind while nothing counts
 //! in it. A ring keeps the number of the next line of a line log, as lines are numbered once in a pool's life.
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
 
 use crate::identity::FileId;
 use crate::medium::logged::format::{BLOCK_BYTES, is_sealed, put, seal, word};
+use crate::medium::sys;
 use crate::word::PmU64;
 
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALIVE");
@@ -38,6 +43,15 @@ pub(in crate::medium) const RING_OFF: u64 = 2 * BLOCK_BYTES as u64;
 /// Tells a file from others, also from one that had its inode before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileName(pub(in crate::medium) [u64; 3]);
+
+impl FileName {
+    pub(in crate::medium) fn of(file: &File) -> io::Result<FileName> {
+        let metadata = sys::metadata(file)?;
+        let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let made = made.map_or(0, |made| made.as_nanos() as u64);
+        Ok(FileName([metadata.dev(), metadata.ino(), made]))
+    }
+}
 
 /// A place behind a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -39,19 +39,20 @@ const SECOND_END: u64 = 128 << 20;
 /// No page of a processor is longer.
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 /// Pieces of a file, or of zeros, that a range of addresses is: how much of it lies before the piece, where that is in the file, and
 /// how long it is.
 type Piece = (u64, Option<u64>, u64);
 
 /// Which bytes of a pool lie where in its live file.
-pub(super) struct Layout {
+pub(in crate::medium) struct Layout {
     /// The part of the log's area that the file does not have: whole pages.
     gap: Range<u64>,
     /// Where the second stretch would begin if there were no bytes before it, so that its pages are those of the image.
     shift: u64,
 }
 
-/// The stretch of a place.
 fn stretch(place: u64) -> Range<u64> {
     match place / SECOND_END {
         0 if place < FIRST_END => 0..FIRST_END,
@@ -65,7 +66,7 @@ fn stretch(place: u64) -> Range<u64> {
 
 impl Layout {
     /// That of a pool whose log has this area.
-    pub(super) fn new(area: Range<u64>) -> Layout {
+    pub(in crate::medium) fn new(area: Range<u64>) -> Layout {
         let start = area.start.next_multiple_of(PAGE_BYTES_MAX);
         // Behind a gap in the first stretch huge pages of the image are made to be those of the file; behind another one they stay so.
         let align = if start + LEAD_BYTES < FIRST_END { PAGE_BYTES_MAX } else { HUGE_PAGE_BYTES };
@@ -103,7 +104,7 @@ impl Layout {
     }
 
     /// Bytes of a live file whose pool has so many.
-    pub(super) fn file_bytes(&self, pool_bytes: u64) -> u64 {
+    pub(in crate::medium) fn file_bytes(&self, pool_bytes: u64) -> u64 {
         match self.place_behind(pool_bytes) {
             LEAD_BYTES => FIRST_END / LINE_BYTES,
             place => self.in_file(place - 1).0 + 1,
@@ -161,7 +162,19 @@ impl Layout {
         sharing: MapFlags,
     ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
         move |at, off, bytes, flags| {
-            map_pieces(file, sharing, self.image(off..off + bytes), (at, bytes), flags)
+            let pieces = self.image(off..off + bytes);
+            map_pieces(file, (READ_WRITE, sharing), pieces, (at, bytes), flags)
+        }
+    }
+
+    /// Maps the image in `file` for a reader beside its writer.
+    pub(in crate::medium) fn map_seen(
+        &self,
+        file: &File,
+    ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
+        move |at, off, bytes, flags| {
+            let pieces = self.image(off..off + bytes);
+            map_pieces(file, (ProtFlags::READ, MapFlags::SHARED), pieces, (at, bytes), flags)
         }
     }
 
@@ -171,7 +184,8 @@ impl Layout {
         file: &File,
     ) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
         move |at, off, bytes, flags| {
-            map_pieces(file, MapFlags::SHARED, self.marks(off..off + bytes), (at, bytes), flags)
+            let pieces = self.marks(off..off + bytes);
+            map_pieces(file, (READ_WRITE, MapFlags::SHARED), pieces, (at, bytes), flags)
         }
     }
 }
@@ -179,7 +193,7 @@ impl Layout {
 /// Maps `pieces` one behind the other.
 fn map_pieces(
     file: &File,
-    sharing: MapFlags,
+    (prot, sharing): (ProtFlags, MapFlags),
     pieces: impl Iterator<Item = Piece>,
     (at, bytes): (*mut u8, u64),
     flags: MapFlags,
@@ -193,7 +207,6 @@ fn map_pieces(
         // SAFETY: the flags that come in replace nothing.
         unsafe { sys::map_anonymous(at, bytes, ProtFlags::empty(), reserve) }?
     };
-    let prot = ProtFlags::READ | ProtFlags::WRITE;
     for (done, from, len) in pieces {
         let at = start.wrapping_add(done as usize);
         let zeros = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;

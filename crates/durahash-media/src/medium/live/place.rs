@@ -2,11 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -37,13 +35,6 @@ pub(super) struct LivePlace {
     pub(super) image_bytes: AtomicU64,
 }
 
-pub(super) fn name_of(file: &File) -> io::Result<FileName> {
-    let metadata = sys::metadata(file)?;
-    let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let made = made.map_or(0, |made| made.as_nanos() as u64);
-    Ok(FileName([metadata.dev(), metadata.ino(), made]))
-}
-
 impl LivePlace {
     /// That of `view`, which has a log with this area, and whose live file is in `dir`, or beside it.
     pub(super) fn new(view: &Mapped, area: LogArea, dir: Option<&Path>) -> Result<Self> {
@@ -57,7 +48,7 @@ impl LivePlace {
         Ok(LivePlace {
             path: live_dir.join(view.file_id().live_name()),
             pool_dir,
-            pool_name: name_of(view.file()).map_err(failed)?,
+            pool_name: FileName::of(view.file()).map_err(failed)?,
             layout: Layout::new(area.off..area.off + area.bytes),
             file_id: view.file_id(),
             found: Mutex::new(None),
@@ -90,7 +81,7 @@ impl LivePlace {
         let mut bytes = [0; LIVE_WORDS * 8];
         sys::read_at(&file, &mut bytes, 0)?;
         let words = std::array::from_fn(|i| u64::from_le_bytes(bytes.as_chunks().0[i]));
-        let name = name_of(&file)?;
+        let name = FileName::of(&file)?;
         *self.found() = Some(file);
         Ok(Some((words, name)))
     }

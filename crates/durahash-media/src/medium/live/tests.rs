@@ -23,12 +23,6 @@ fn open(image: DiskImage, mode: SyncMode) -> Result<(SimDisk, Live<SimDisk>)> {
     Ok((disk, medium))
 }
 
-/// The disk after a loss of power: the live file is of another boot.
-fn power(mut image: DiskImage) -> DiskImage {
-    image.boot += 1;
-    image
-}
-
 fn word<M: Medium>(medium: &M, off: u64) -> &PmU64 {
     medium.region().at(off).unwrap()
 }
@@ -51,7 +45,7 @@ fn a_kill_loses_nothing_and_the_loss_of_power_what_no_snapshot_has() {
     let (_, killed) = open(image.clone(), SyncMode::INTERVAL).unwrap();
     let want = |line: u64| if line < 10 { line } else { 100 + line };
     assert!((1..30).all(|line| get(&killed, line) == want(line)));
-    let (_, lost) = open(power(image), SyncMode::INTERVAL).unwrap();
+    let (_, lost) = open(image.of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert!((1..30).all(|line| get(&lost, line) == if line < 20 { line } else { 0 }));
 }
 
@@ -64,7 +58,7 @@ fn what_was_drained_in_strict_survives_the_loss_of_power() {
         // Not drained: it may be there or not, but only with what came before.
         put(&medium, 200, line);
     }
-    let (_, lost) = open(power(disk.image()), SyncMode::Strict).unwrap();
+    let (_, lost) = open(disk.image().of_next_boot(), SyncMode::Strict).unwrap();
     assert!((1..200).all(|line| get(&lost, line) == line) && get(&lost, 200) == 198);
     assert!(medium.log_stats().unwrap().checkpoints > 2, "the ring was gone round");
 }
@@ -91,7 +85,7 @@ fn killed_over_and_over() {
         }
         if round % 50 == 0 {
             medium.steps().write().unwrap();
-            (disk, medium) = open(power(disk.image()), SyncMode::INTERVAL).unwrap();
+            (disk, medium) = open(disk.image().of_next_boot(), SyncMode::INTERVAL).unwrap();
         }
         let wrong = (0..300).find(|line| get(&medium, line + 1) != want[*line as usize]);
         assert_eq!(wrong, None, "round {round}");
@@ -109,7 +103,7 @@ fn a_batch_that_is_too_long_spills_and_a_full_ring_is_left_by_the_way_out() {
     for v in 1..6 {
         store(v);
         medium.steps().write().unwrap();
-        let (_, lost) = open(power(disk.image()), SyncMode::INTERVAL).unwrap();
+        let (_, lost) = open(disk.image().of_next_boot(), SyncMode::INTERVAL).unwrap();
         assert!((1..=lines).all(|line| get(&lost, line) == v * 10_000 + line), "{v}");
     }
     let steps = disk.steps();
@@ -117,7 +111,7 @@ fn a_batch_that_is_too_long_spills_and_a_full_ring_is_left_by_the_way_out() {
     medium.trim(POOL_BYTES).unwrap();
     let closed = disk.image();
     assert!(closed.spills.is_empty());
-    let (_, again) = open(power(closed), SyncMode::INTERVAL).unwrap();
+    let (_, again) = open(closed.of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert!((1..=lines).all(|line| get(&again, line) == 50_000 + line));
 }
 
@@ -132,11 +126,11 @@ fn a_batch_of_more_than_half_a_ring_lies_in_a_file() {
     medium.steps().write().unwrap();
     let image = disk.image();
     assert_eq!(image.spills.len(), 1);
-    let (_, lost) = open(power(image.clone()), SyncMode::INTERVAL).unwrap();
+    let (_, lost) = open(image.clone().of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert!((1..=lines).all(|line| get(&lost, line) == line));
     // Who moves a pool moves this file, too.
     let without = DiskImage { spills: Default::default(), ..image };
-    let refused = open(power(without), SyncMode::INTERVAL).err().unwrap();
+    let refused = open(without.of_next_boot(), SyncMode::INTERVAL).err().unwrap();
     assert!(matches!(refused.kind(), ErrorKind::Corrupt { .. }), "{refused}");
 }
 
@@ -151,7 +145,7 @@ fn a_ring_gets_longer_around_what_it_holds() {
         let put_all = |v: u64| {
             (1..=3).for_each(|line| put(&medium, line, v * 10 + line));
             medium.steps().write().unwrap();
-            for image in [disk.image(), power(disk.image())] {
+            for image in [disk.image(), disk.image().of_next_boot()] {
                 let (_, found) = open(image, SyncMode::INTERVAL).unwrap();
                 assert!((1..=3).all(|line| get(&found, line) == v * 10 + line), "{before} {v}");
             }
@@ -231,7 +225,7 @@ fn a_live_file_that_could_not_be_written_back_ends_it() {
     assert!(medium.steps().write().is_err() && medium.wait_until_durable().is_err());
     let image = disk.image();
     assert!(open(image.clone(), SyncMode::INTERVAL).is_err());
-    let (_, lost) = open(power(image), SyncMode::INTERVAL).unwrap();
+    let (_, lost) = open(image.of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert_eq!(get(&lost, 1), 1);
 }
 
@@ -242,7 +236,7 @@ fn damage_to_a_noted_batch_is_told_and_to_the_last_one_is_its_end() {
         put(&medium, v, v);
         medium.steps().write().unwrap();
     }
-    let image = power(disk.image());
+    let image = disk.image().of_next_boot();
     let ring = 2 * 4096;
     for (block, survives) in [(0, None), (1, None), (2, Some(2))] {
         let mut damaged = image.clone();
@@ -268,7 +262,7 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
         let stop = AtomicBool::new(false);
         let line_of = |thread: u64, n: u64| 1 + thread * LINES + n % LINES;
         let check = |image: DiskImage, before: &[u64]| {
-            let (_, medium) = open(power(image), mode).unwrap();
+            let (_, medium) = open(image.of_next_boot(), mode).unwrap();
             let found = |thread: u64| {
                 let all = (0..LINES).map(|i| line_of(thread, i));
                 let newest = all.clone().max_by_key(|line| get(&medium, *line)).unwrap();
@@ -425,6 +419,6 @@ fn a_backup_that_is_too_slow_is_given_up() {
     let before = disk.image();
     let copy = Copy { bytes: Mutex::default(), kept: Mutex::default(), happens: &|| () };
     medium.copy_to(&copy, &mut |_, _| ()).unwrap();
-    let (_, lost) = open(power(before), SyncMode::INTERVAL).unwrap();
+    let (_, lost) = open(before.of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert!((1..200).all(|line| get(&lost, line) == get(&medium, line)));
 }

@@ -105,10 +105,7 @@ pub trait Disk: Send + Sync {
 
     /// Shows a line that the log held at open in the image, and changes nothing else.
     fn show_line(&self, off: u64, line: &Line) {
-        let words = self.region().words(off, line.len() as u64);
-        for (word, v) in words.into_iter().flatten().zip(line) {
-            word.store(*v);
-        }
+        store_line(self.region(), off, line);
     }
 
     /// Puts every line that was written before on the disk.
@@ -172,6 +169,14 @@ pub trait Disk: Send + Sync {
     /// The pool's file.
     fn path(&self) -> Option<&Path> {
         None
+    }
+}
+
+/// Stores a line to the words at `off`, past the medium.
+pub(super) fn store_line(region: &Region, off: u64, line: &Line) {
+    let words = region.words(off, line.len() as u64);
+    for (word, v) in words.into_iter().flatten().zip(line) {
+        word.store(*v);
     }
 }
 

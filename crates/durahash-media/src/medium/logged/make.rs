@@ -85,7 +85,7 @@ impl LogSpace for Mapped {
 
     fn disown_image(&self) -> Result<()> {
         // It writes the heads of an empty log of lines.
-        if self.has_ring() { self.begin() } else { Ok(()) }
+        if self.has_ring() == Some(true) { self.begin() } else { Ok(()) }
     }
 }
 

@@ -109,7 +109,7 @@ pub use format::Line;
 pub use mode::SyncMode;
 pub(super) use old::{
     OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, empty_log, is_closed, is_copy,
-    is_left_in_cache, log_range, name_file, pool_bytes,
+    is_left_in_cache, log_range, name_file, pool_bytes, said_bytes,
 };
 // For a pool that makes its log.
 #[cfg(not(loom))]

@@ -8,19 +8,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::param::page_size;
 
-use super::disk::{Disk, aligned};
+use super::disk::{Disk, aligned, store_line};
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line, word};
 use super::recover::{self, AreaHead, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::live::head as live;
 use crate::medium::mapped::Mapping;
-use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::medium::{Memory, Region, Storage, sys};
 use crate::word::{PmU64, bits};
 
 /// A mapped pool file, as its log sees it.
 pub(in crate::medium) trait PoolView: Memory + Storage {
-    /// The file.
     fn file(&self) -> &File;
 
     /// The name that the file has now, which is not its own before it is published.
@@ -169,19 +168,24 @@ pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
     Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
 }
 
-/// How long the pool in `region` says it is; the length of the region if there is no pool, or it says that it is longer.
-pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
-    let len = region.len();
-    if len < SUPERBLOCK_BYTES {
-        return Ok(len);
+/// How long the pool in `region` says it is, if there is one.
+pub(in crate::medium) fn said_bytes(region: &Region) -> Result<Option<u64>> {
+    if region.len() < SUPERBLOCK_BYTES {
+        return Ok(None);
     }
     let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
     if !is_pool(word(0)?, word(VERSION_OFF)?) {
-        return Ok(len);
+        return Ok(None);
     }
     let shift = bits(word(GEOMETRY_OFF)?, 0, 6) as u32;
     let bytes = word(EXTENTS_OFF)?.checked_shl(shift).filter(|bytes| bytes >> shift != 0);
-    Ok(bytes.filter(|bytes| *bytes >= SUPERBLOCK_BYTES).map_or(len, |bytes| bytes.min(len)))
+    Ok(bytes.filter(|bytes| *bytes >= SUPERBLOCK_BYTES))
+}
+
+/// The same; the length of the region if there is no pool, or it says that it is longer.
+pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
+    let len = region.len();
+    Ok(said_bytes(region)?.map_or(len, |bytes| bytes.min(len)))
 }
 
 /// True if the pool in `region` was open in another file: this one, `file`, is a copy.
@@ -394,11 +398,7 @@ impl<V: PoolView, L: Send + Sync> Disk for View<'_, V, L> {
     }
 
     fn write_line(&self, off: u64, line: &Line) {
-        let pool = self.pool.map_or(self.region(), |(_, region)| region);
-        let words = pool.words(off, LINE_BYTES / 8);
-        for (word, v) in words.into_iter().flatten().zip(line) {
-            word.store(*v);
-        }
+        store_line(self.pool.map_or(self.region(), |(_, region)| region), off, line);
     }
 
     fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {

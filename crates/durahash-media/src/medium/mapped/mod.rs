@@ -19,6 +19,7 @@ mod domain;
 mod file;
 mod map;
 mod readers;
+mod seen;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,7 @@ use file::{PoolFile, map_file};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
 use readers::{Readers, distrust, unless_read};
+use seen::Image;
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +127,8 @@ pub struct Mapped {
     /// The counters for readers in other processes, if there may be any; those of the writer, if this is one. They go
     /// before the pool's lock.
     readers: Option<Readers>,
+    /// What a reader beside a writer with a live image sees.
+    image: Option<Image>,
     file: Arc<PoolFile>,
     file_id: FileId,
     file_bytes: u64,
@@ -176,21 +180,29 @@ impl Mapped {
         Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
     }
 
-    /// A pool file that another process has open for writing, as it is from moment to moment; `None` where that process
-    /// has not said that it may be read.
+    /// A pool that another process has open for writing, as it is from moment to moment; `None` where that process has not said
+    /// that it may be read. Its live image, if it has one, is in `live_dir`, or beside it (`seen.rs`).
     ///
     /// # Errors
-    /// As [`open`](Mapped::open).
-    pub fn look_on(path: &Path, options: &MappedOptions) -> Result<Option<Self>> {
+    /// As [`open`](Mapped::open); [`Options`](ErrorKind::Options) where the live image is not there.
+    pub fn look_on(
+        path: &Path,
+        live_dir: Option<&Path>,
+        options: &MappedOptions,
+    ) -> Result<Option<Self>> {
         let file = Arc::new(PoolFile::open_unlocked(path, true)?);
         let file_id = FileId::of(&file.metadata()?);
         let readers = Readers::of_reader(&file, file_id);
-        let readers = readers.map_err(|e| file.error("opening the pool to read it", e))?;
+        let readers = readers.map_err(|e| file.error(seen::OPENING, e))?;
         let Some(readers) = readers else { return Ok(None) };
-        // Only now: from here on it is not cut.
+        // Only now: from here on neither file is cut.
         let len = file.metadata()?.len();
         let most = options.max_bytes.min(ADDRESS_BYTES).max(len);
-        let (mapping, region) = map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?;
+        let image = Image::find(&file, file_id, live_dir, &readers.changes)?;
+        let (mapping, region) = match &image {
+            Some(image) => image.map(most)?,
+            None => map_file(&file, Sharing::Seen, len, most, (false, u64::MAX))?,
+        };
         let mut seen = Mapped {
             region,
             flushes: Flushes::None,
@@ -198,6 +210,7 @@ impl Mapped {
             dax: false,
             mapping,
             readers: Some(readers),
+            image,
             file,
             file_id,
             file_bytes: 0,
@@ -207,7 +220,10 @@ impl Mapped {
             unsynced: Mutex::new(false),
             trimmed: Mutex::new(false),
         };
-        seen.end_at(len)?;
+        match seen.image {
+            Some(_) => seen.follow(logged::said_bytes(&seen.region)?.unwrap_or(0))?,
+            None => seen.end_at(len)?,
+        }
         Ok(Some(seen))
     }
 
@@ -296,6 +312,7 @@ impl Mapped {
             dax,
             mapping,
             readers,
+            image: None,
             file,
             file_id,
             file_bytes: len,
@@ -400,6 +417,11 @@ impl Mapped {
         self.file.fill_holes(self.region.len(), hole_in(unused))
     }
 
+    /// Runs `cut`, which cuts the pool, or its live image, unless a reader in another process may have it mapped.
+    pub(super) fn unless_read(&self, cut: impl FnOnce() -> Result<()>) -> Result<()> {
+        unless_read((&self.file, self.file_id), self.readers.as_ref(), cut)
+    }
+
     /// Cuts the file to `bytes` bytes.
     fn cut(&self, bytes: u64) -> Result<()> {
         // The region cannot shrink, as references into it may be about. They see zeros
@@ -475,10 +497,10 @@ impl Mapped {
         sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
-    /// True if the pool's log is a ring beside a live image.
-    pub fn has_ring(&self) -> bool {
+    /// True if the pool's log is a ring beside a live image, false if it is one of lines; `None` if there is none.
+    pub fn has_ring(&self) -> Option<bool> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(|old| old.ring.is_some())
+        log.as_ref().map(|old| old.ring.is_some())
     }
 
     /// Lets the log of the pool, which is closed and not in use, be a ring beside a live image.
@@ -745,7 +767,7 @@ impl Storage for Mapped {
             return Ok(());
         }
         *trimmed = true;
-        unless_read((&self.file, self.file_id), self.readers.as_ref(), || self.cut(bytes))
+        self.unless_read(|| self.cut(bytes))
     }
 
     fn follow(&self, bytes: u64) -> Result<()> {
@@ -753,13 +775,22 @@ impl Storage for Mapped {
         if self.sharing != Sharing::Seen || bytes <= self.region.len() {
             return Ok(());
         }
-        if bytes > self.file.metadata()?.len() {
+        let reaches = match &self.image {
+            Some(image) => image.reaches(bytes)?,
+            None => self.file.metadata()?.len() >= bytes,
+        };
+        if !reaches {
             return Err(Error::corrupt("the pool is longer than its file", bytes));
         }
-        if bytes > self.region.max_bytes() {
-            return Err(Error::full(bytes, self.region.limit()).at_path(self.path()));
+        let (most, full) = (self.region.max_bytes(), |limit| Error::full(bytes, limit));
+        if bytes > most {
+            return Err(full(self.region.limit()).at_path(self.path()));
         }
-        self.reach(&self.mapping, self.sharing, bytes)?;
+        match &self.image {
+            None => self.reach(&self.mapping, self.sharing, bytes)?,
+            Some(image) if image.lengthen(&self.mapping, bytes, most)? => {}
+            Some(_) => return Err(full(Limit::Addresses).at_path(self.path())),
+        }
         // SAFETY: the file reaches there, is mapped so far, to be read, and no reader stores.
         unsafe { self.region.set_len(bytes) };
         Ok(())

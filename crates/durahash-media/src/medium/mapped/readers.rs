@@ -1,20 +1,21 @@
 //! The file beside a pool by which readers in other processes follow what its writer changes.
 //!
 //! The writer makes it, or takes one that is there, before its first store; the counters in it ([`Changes`]) say of
-//! which open they are. A reader maps pool and counters, to read them only, without the pool's lock.
+//! which open they are. A reader maps pool or live image (`seen.rs`) and counters, to read them only, without the pool's lock.
 //!
 //! *Of which open.* A reader trusts the counters if they are of the epoch in the pool's state word, which is not
-//! clean. Every open for writing, also by a library that knows no readers, stores another epoch there before its
-//! first other store, and every close stores a clean state. So a reader that finds the same state word behind its
+//! clean. Every open for writing stores another epoch there before its first other store, but behind a log perhaps elsewhere: in
+//! another live file, or in pages of its own. And it takes the epoch from the counters before that, also if it counts nothing.
+//! Every close stores a clean state. So a reader that finds the same state word and the same epoch behind its
 //! loads has seen no store that was not counted. The counters get the epoch when all maps are recovered. An older
 //! pool that is put in the place of one may come to the same epoch once more, and so may a new pool in a file of the
-//! same number: an open for writing that counts nothing takes the epoch from the counters that are left there.
+//! same number.
 //!
-//! *The end of the pool's file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
-//! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts the
-//! pool's file only with that lock exclusively, which it tries once; where there are readers the file stays as long
-//! as it is. So the same file is used again by later writers, as old readers may still have it: it goes only with the
-//! exclusive lock. Of the pool's file a reader touches only what the number of extents in the superblock says, which
+//! *The end of a file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
+//! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts pool and live
+//! file only with that lock exclusively, which it tries once; where there are readers they stay as long
+//! as they are. So the same file is used again by later writers, as old readers may still have it: it goes only with the
+//! exclusive lock. Of the pool a reader touches only what the number of extents in the superblock says, which
 //! is there, whatever growth may fail.
 
 use std::fs::{File, Metadata};
@@ -28,7 +29,7 @@ use super::file::{PoolFile, real_dir};
 use super::map::{Mapping, Sharing};
 use crate::error::Result;
 use crate::identity::FileId;
-use crate::medium::changes::{Changes, EPOCH_OFF, FILE_BYTES, FILE_SHIFT};
+use crate::medium::changes::{Changes, EPOCH_OFF, FILE_BYTES, FILE_SHIFT, Named};
 use crate::medium::process::Process;
 use crate::medium::sys;
 
@@ -132,6 +133,7 @@ impl Readers {
         };
         let readers = Self::map(file, Sharing::PageCache, Some(path))?;
         readers.changes.count_for(0);
+        readers.changes.name(Named::default());
         Ok(readers)
     }
 

@@ -682,10 +682,10 @@ fn a_reader_takes_no_file_that_its_writer_removes_meanwhile() {
     let (_dir, path) = directory();
     make(&path, EXTENT, 7).unwrap();
     let writer = Mapped::open(&path, false, &for_readers()).unwrap();
-    assert!(Mapped::look_on(&path, &options()).unwrap().is_some());
+    assert!(Mapped::look_on(&path, None, &options()).unwrap().is_some());
     let name = path.with_file_name(writer.file_id.readers_name());
     faults::before_lock(Some(Box::new(move || fs::remove_file(&name).unwrap())));
-    let seen = Mapped::look_on(&path, &options());
+    let seen = Mapped::look_on(&path, None, &options());
     faults::before_lock(None);
     assert!(seen.unwrap().is_none());
 }
@@ -698,7 +698,7 @@ fn what_is_no_file_for_readers_is_in_the_way_of_its_writer_only() {
     fs::create_dir(path.with_file_name(&name)).unwrap();
     let refused = Mapped::open(&path, false, &for_readers()).err().unwrap();
     assert!(format!("{refused:?}").contains(&name), "{refused:?}");
-    assert!(Mapped::look_on(&path, &options()).unwrap().is_none());
+    assert!(Mapped::look_on(&path, None, &options()).unwrap().is_none());
     Mapped::open(&path, false, &options()).unwrap().trim(EXTENT).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
 }

@@ -109,8 +109,6 @@ impl Latency {
     pub const OPTANE: Latency = Latency { name: "optane", read_ns: 300, write_ns: 43 };
     /// CXL-based NVM, after the same table; 256 bytes at 4 GB/s.
     pub const CXL: Latency = Latency { name: "cxl", read_ns: 900, write_ns: 64 };
-    /// All profiles.
-    pub const PROFILES: [Latency; 3] = [Latency::DRAM, Latency::OPTANE, Latency::CXL];
 }
 
 /// A medium that counts, per operation, accesses to the one inside it.

@@ -118,6 +118,13 @@ pub struct DiskImage {
 }
 
 impl DiskImage {
+    /// The disk after a loss of power: its live file is of another boot.
+    #[cfg(test)]
+    pub(crate) fn of_next_boot(mut self) -> Self {
+        self.boot += 1;
+        self
+    }
+
     /// Does what `step` does.
     pub fn apply(&mut self, step: &DiskStep) {
         match step {

@@ -84,7 +84,6 @@ pub(crate) const WORKLOADS: [Workload; 9] = [
 /// Read verbs that were posted: where, and how many bytes.
 type Reads = Rc<RefCell<Vec<(Addr, u64)>>>;
 
-/// Runs a workload.
 pub(crate) fn run(workload: Workload) -> Result<Sums> {
     let mut options = SimOptions::default();
     options.max_clients = 2;

@@ -3,7 +3,6 @@
 use durahash_media::Result;
 
 use super::{AnyMap, any_example};
-use crate::engine::data::Type;
 use crate::engine::edit::Rule;
 use crate::index::{Change, Room};
 
@@ -22,20 +21,8 @@ impl AnyMap {
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.handle.run(|engine| {
-            let key = engine.key.parse(key)?;
-            let value = if engine.is_words() {
-                match engine.index.get(engine.word_hash(&key))? {
-                    Some(word) => engine.value.unword(word)?,
-                    None => return Ok(None),
-                }
-            } else {
-                let mut value = Vec::new();
-                if !engine.get_bytes(&key, engine.key_hash(&key), &mut value)? {
-                    return Ok(None);
-                }
-                value
-            };
-            engine.value.show(value).map(Some)
+            let value = self.get_raw(&engine.key.parse(key)?, <[u8]>::to_vec)?;
+            value.map(|value| engine.value.show(value)).transpose()
         })
     }
 
@@ -50,15 +37,7 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.handle.run(|engine| {
-            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-            if engine.is_words() {
-                let new = Change::Set(Type::word(&value));
-                engine.update_word(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
-            } else {
-                engine.change(&key, Some(&value), Rule::Always, None).map(drop)
-            }
-        })
+        self.handle.run(|engine| self.put_raw(&engine.key.parse(key)?, &engine.value.parse(value)?))
     }
 
     /// Inserts or replaces many, as [`Map::put_many`](crate::Map::put_many).

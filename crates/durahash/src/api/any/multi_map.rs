@@ -3,9 +3,7 @@
 use durahash_media::Result;
 
 use super::{AnyMultiMap, any_example};
-use crate::engine::data::Type;
 use crate::engine::record::check_sizes;
-use crate::index::{OneKey, Values};
 
 impl AnyMultiMap {
     /// All values of `key`, in no order.
@@ -22,23 +20,10 @@ impl AnyMultiMap {
     /// ```
     pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.handle.run(|engine| {
-            let key = engine.key.parse(key)?;
             let mut all = Vec::new();
-            if engine.is_words() {
-                let mut found = Values::default();
-                engine
-                    .index
-                    .read(engine.word_hash(&key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
-                for word in found.payloads {
-                    all.push(engine.value.show(engine.value.unword(word)?)?);
-                }
-            } else {
-                engine.each_value(&key, &mut |bytes| {
-                    all.push(engine.value.show(bytes.to_vec())?);
-                    Ok(())
-                })?;
-            }
-            Ok(all)
+            let key = engine.key.parse(key)?;
+            self.each_raw(&key, |value| all.push(engine.value.show(value.to_vec())))?;
+            all.into_iter().collect()
         })
     }
 
@@ -54,13 +39,7 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn count(&self, key: &[u8]) -> Result<u64> {
-        self.handle.run(|engine| {
-            let key = engine.key.parse(key)?;
-            if engine.is_words() {
-                return engine.index.count(engine.word_hash(&key), &OneKey);
-            }
-            engine.count(&key)
-        })
+        self.handle.run(|engine| self.count_raw(&engine.key.parse(key)?))
     }
 
     /// Adds a value of `key`.
@@ -74,14 +53,7 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.handle.run(|engine| {
-            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-            if engine.is_words() {
-                engine.add_word(engine.word_hash(&key), Type::word(&value))
-            } else {
-                engine.add(&key, &value)
-            }
-        })
+        self.handle.run(|engine| self.add_raw(&engine.key.parse(key)?, &engine.value.parse(value)?))
     }
 
     /// Checks that a pair could be added: that its texts are of the pool's types, and not too large. Check all
@@ -134,18 +106,8 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.handle.run(|engine| {
-            let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
-            if engine.is_words() {
-                let word = Type::word(&value);
-                let wanted = &mut |v| Ok(v == word);
-                return Ok(engine
-                    .index
-                    .remove_one(engine.word_hash(&key), &OneKey, wanted)?
-                    .is_some());
-            }
-            engine.remove_one(&key, &value)
-        })
+        self.handle
+            .run(|engine| self.remove_one_raw(&engine.key.parse(key)?, &engine.value.parse(value)?))
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -161,12 +123,6 @@ impl AnyMultiMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_all(&self, key: &[u8]) -> Result<u64> {
-        self.handle.run(|engine| {
-            let key = engine.key.parse(key)?;
-            if engine.is_words() {
-                return engine.index.remove_all(engine.word_hash(&key), &OneKey, None);
-            }
-            engine.remove_all(&key)
-        })
+        self.handle.run(|engine| self.remove_all_raw(&engine.key.parse(key)?))
     }
 }

@@ -302,6 +302,7 @@ impl AnyCache {
         found: &mut dyn FnMut(Finding),
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
+        let _round = self.cache.inner.round();
         self.cache.map.handle.run(|engine| engine.check(found, watch))
     }
 

@@ -14,7 +14,7 @@
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use durahash_media::{ErrorKind, Result};
 
@@ -30,7 +30,7 @@ use crate::engine::maps::{Handle, OpenPool};
 use crate::engine::settings::{CacheOptions, DesignOptions};
 use crate::engine::spec::MapSpec;
 use crate::engine::walk::Place;
-use crate::engine::{Kind, Single};
+use crate::engine::{Kind, Single, lock};
 
 /// The end of the name of the map beside that of a cache.
 pub(in crate::api) const SUFFIX: &str = ".cache";
@@ -86,7 +86,7 @@ pub(crate) struct Inner {
     pub(super) evicted: AtomicU64,
     pub(super) expired: AtomicU64,
     /// Where the sweep is.
-    pub(super) round: Mutex<Round>,
+    round: Mutex<Round>,
 }
 
 impl Inner {
@@ -213,6 +213,11 @@ impl Inner {
         }
     }
 
+    /// The round. While it is locked the thread of the sweep stores nothing.
+    pub(super) fn round(&self) -> MutexGuard<'_, Round> {
+        lock(&self.round, &*self.handle.engine.store)
+    }
+
     /// Stores the time, if it has not been for a while; or `always`, unless it stands still.
     pub(super) fn store_time(&self, always: bool) -> Result<()> {
         let (now, stored) = (self.time.now(), self.stored.load(Ordering::Relaxed));
@@ -220,6 +225,7 @@ impl Inner {
         if now >= due
             && let Some(beside) = &self.beside
         {
+            let _round = self.round();
             beside.put(&TIME, &now.to_le_bytes())?;
             self.stored.store(now, Ordering::Relaxed);
         }

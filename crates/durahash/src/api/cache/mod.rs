@@ -97,6 +97,11 @@ pub struct Cache<K: Data + ?Sized, V: Data + ?Sized> {
     guard: Arc<Guard>,
 }
 
+/// The time of day of an expiry, if it is one.
+fn time_of(expiry: u64) -> Option<SystemTime> {
+    (expiry != NEVER).then(|| UNIX_EPOCH + Duration::from_millis(expiry))
+}
+
 impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     pub(super) fn new(handle: Handle<Single>, settings: &Settings) -> Result<Self> {
         let guard = Guard::of(&handle, &settings.cache_options)?;
@@ -153,6 +158,34 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     pub fn get_with<R>(&self, key: &K::Ref, f: impl FnOnce(&V::Ref) -> R) -> Result<Option<R>> {
         let mut f = Some(f);
         self.look(key, |_, value| V::with(value, f.take()?))
+    }
+
+    /// As [`get_with`](Cache::get_with); `f` gets also when the entry expires, if it does.
+    ///
+    /// **Concurrency.** Value and expiry are those of one instant.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// let clock = durahash::cache::Clock::manual(1_000);
+    /// let cache: durahash::Cache<str, str> = durahash::Options::new().clock(clock).in_memory()?;
+    /// cache.put_for("key", "value", Duration::from_secs(1))?;
+    /// let found = cache.get_with_expiry("key", |text, at| (text.len(), at))?;
+    /// assert_eq!(found, Some((5, Some(UNIX_EPOCH + Duration::from_secs(2)))));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_with_expiry<R>(
+        &self,
+        key: &K::Ref,
+        f: impl FnOnce(&V::Ref, Option<SystemTime>) -> R,
+    ) -> Result<Option<R>> {
+        let mut f = Some(f);
+        self.look(key, |expiry, value| {
+            let f = f.take()?;
+            V::with(value, |value| f(value, time_of(expiry)))
+        })
     }
 
     /// The values of many keys, into `out`, which is as long.
@@ -228,8 +261,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn expires_at(&self, key: &K::Ref) -> Result<Option<Option<SystemTime>>> {
-        let at = |expiry| (expiry != NEVER).then(|| UNIX_EPOCH + Duration::from_millis(expiry));
-        self.look(key, |expiry, _| Some(at(expiry)))
+        self.look(key, |expiry, _| Some(time_of(expiry)))
     }
 
     /// All keys and values that have not expired. Their order has no meaning.
@@ -348,7 +380,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         Ok(stats)
     }
 
-    /// As [`Map::check`].
+    /// As [`Map::check`]; the thread of the sweep rests meanwhile.
     ///
     /// # Errors
     /// As there.
@@ -359,6 +391,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let _round = self.inner.round();
         self.map.check(found)
     }
 

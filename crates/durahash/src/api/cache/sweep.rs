@@ -21,7 +21,6 @@ use durahash_media::{Result, process};
 
 use super::inner::{Counts, Inner, Round, TIME_EVERY};
 use crate::engine::expiry::{NEVER, is_over};
-use crate::engine::lock;
 use crate::engine::records::is_damage;
 use crate::engine::walk::Place;
 
@@ -47,7 +46,7 @@ impl Inner {
         let engine = &*self.handle.engine;
         engine.store.writable()?;
         self.store_time(false)?;
-        let mut round = lock(&self.round, &*engine.store);
+        let mut round = self.round();
         let mut counts = Counts::default();
         if round.at.is_none() && !self.expires.swap(false, Ordering::Relaxed) {
             return Ok(Step { counts, round: Some(counts) });

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use durahash_media::Result;
 
 use super::super::map::with_scratch;
-use super::Cache;
 use super::bounds::Place;
+use super::{Cache, time_of};
 use crate::cache::clock::millis_of;
 use crate::engine::data::{Data, no_value};
 use crate::engine::expiry::{NEVER, is_over, split};
@@ -282,6 +282,34 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     #[doc(alias = "take")]
     pub fn remove(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
         self.change(key, Room::None, |old, _| (Change::Remove, old.map(|(_, value)| value)))
+    }
+
+    /// Removes `key` if `f` says so of its value, and of the time at which it expires, if it does; returns the value that
+    /// was removed.
+    ///
+    /// **Durability** and **Concurrency.** As [`Map::remove_if`](crate::Map::remove_if).
+    ///
+    /// # Errors
+    /// As [`remove`](Cache::remove).
+    ///
+    /// ```
+    /// let cache: durahash::Cache<u64, u64> = durahash::Options::new().in_memory()?;
+    /// cache.put(&1, &10)?;
+    /// assert_eq!(cache.remove_if(&1, |_, expires| expires.is_some())?, None);
+    /// assert_eq!(cache.remove_if(&1, |value, _| *value == 10)?, Some(10));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_if(
+        &self,
+        key: &K::Ref,
+        f: impl FnOnce(&V::Ref, Option<SystemTime>) -> bool,
+    ) -> Result<Option<V::Owned>> {
+        self.change(key, Room::None, |old, _| match old {
+            Some((expiry, value)) if f(value.borrow(), time_of(expiry)) => {
+                (Change::Remove, Some(value))
+            }
+            _ => (Change::Keep, None),
+        })
     }
 
     /// Removes everything, as [`Map::clear`](crate::Map::clear).

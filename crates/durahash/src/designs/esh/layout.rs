@@ -25,6 +25,8 @@ use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{PmU64, bits, on_media};
 
+use crate::designs::Slot;
+
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 14;
 
@@ -41,14 +43,6 @@ pub(super) const BUCKET_WORDS: usize = 32;
 pub(super) const MAX_BUCKETS: u32 = 64;
 
 on_media! {
-    /// A hash and its payload.
-    pub struct Slot: 16, align 16 {
-        /// The hash.
-        pub h: PmU64,
-        /// The payload.
-        pub payload: PmU64,
-    }
-
     /// The unit that is probed and locked.
     pub struct Bucket: 256, align 256 {
         /// Live slots, overflow and depth: what commits.

@@ -150,7 +150,7 @@ use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, SAVED, preferred_l
 use overflow::Shape;
 
 #[doc(hidden)]
-pub use layout::{Bucket, Slot};
+pub use {super::Slot, layout::Bucket};
 
 /// The root word that keeps the epoch of the last unclean open; the first names the array.
 pub(crate) const DATES_ROOT: usize = 1;

@@ -35,6 +35,8 @@ use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{PmU64, bits, on_media};
 
+use crate::designs::Slot;
+
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
 
@@ -45,14 +47,6 @@ pub(super) const BUCKET_BYTES: u64 = 256;
 pub(super) const BUCKET_WORDS: usize = 32;
 
 on_media! {
-    /// A hash and its payload.
-    pub struct Slot: 16, align 16 {
-        /// The hash.
-        pub h: PmU64,
-        /// The payload.
-        pub payload: PmU64,
-    }
-
     /// The unit that is probed.
     pub struct Bucket: 256, align 256 {
         /// Bitmap (bits 0-15) and fingerprints.

@@ -161,7 +161,7 @@ pub(crate) use recover::EXTRA_COUNTER;
 
 pub use strategy::{Policy, Strategy};
 #[doc(hidden)]
-pub use {buffer::BufferHeader, layout::Bucket, layout::Slot};
+pub use {super::Slot, buffer::BufferHeader, layout::Bucket};
 
 /// Tries of an optimistic reader before it takes the locks.
 const READ_TRIES: u32 = 16;

@@ -16,6 +16,7 @@
 
 use durahash_media::{PmU64, bits, on_media};
 
+use crate::designs::Slot;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend::MAX_DEPTH;
 
@@ -53,17 +54,9 @@ pub(crate) const SAVED: usize = 0;
 pub(crate) const SLOT_BYTES: u64 = 16;
 
 on_media! {
-    /// A hash and its payload.
-    pub struct Slot: 16, align 16 {
-        /// The hash; a word that does not match the bucket's prefix marks an empty slot.
-        pub h: PmU64,
-        /// The payload.
-        pub payload: PmU64,
-    }
-
     /// The unit that is probed, locked and split.
     pub struct Bucket: 256, align 256 {
-        /// The slots.
+        /// The slots; a hash that does not match the prefix marks an empty one.
         pub slots: [Slot; 15],
         /// Local depth (bits 0-15) and offset of the next bucket in hash order (bits 16-63).
         pub link: PmU64,

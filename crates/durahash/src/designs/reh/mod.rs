@@ -152,13 +152,13 @@ use space::Space;
 use words::Words;
 
 #[doc(hidden)]
-pub use layout::{Bucket, Slot};
-#[doc(hidden)]
 pub use onlooker::Onlooker;
 #[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]
 pub use planted::plant;
+#[doc(hidden)]
+pub use {super::Slot, layout::Bucket};
 
 /// Tries of an optimistic reader before it takes the lock.
 const READ_TRIES: u32 = 16;

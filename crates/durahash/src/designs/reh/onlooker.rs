@@ -312,7 +312,7 @@ mod tests {
         pool.publish().unwrap();
         pool.count_changes();
         let writer: Place<Mapped> = Arc::new(pool).into();
-        let seen = Mapped::look_on(&path, &options).unwrap().unwrap();
+        let seen = Mapped::look_on(&path, None, &options).unwrap().unwrap();
         let onlooker = Onlooker::new(Arc::new(Pool::open(seen, false).unwrap())).unwrap();
 
         let looks = Cell::new(0);

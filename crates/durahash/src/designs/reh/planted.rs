@@ -1,5 +1,7 @@
 //! Faults of recovery by ranges, and of what readers in other processes rely on, that tests plant.
 
+use crate::util::planted::faults;
+
 faults! {
     /// A merge leaves the word of the upper bucket.
     WordKept,

@@ -301,7 +301,6 @@ impl<M: Medium> Reh<M> {
         Range { from, first, end, next }
     }
 
-    /// The range of `h`.
     pub(super) fn range(&self, h: u64) -> Result<Range> {
         let depth = self.words.depth();
         let step = if depth == 0 { 0 } else { extend::span(depth) };

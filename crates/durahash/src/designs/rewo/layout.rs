@@ -41,6 +41,8 @@ use durahash_media::hash::WordMix;
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{PmU64, bits, on_media};
 
+use crate::designs::Slot;
+
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
 
@@ -54,14 +56,6 @@ pub(super) const BUCKET_BYTES: u64 = 256;
 pub(super) const TABLES: usize = 16;
 
 on_media! {
-    /// A hash and its payload.
-    pub struct Slot: 16, align 16 {
-        /// The hash.
-        pub h: PmU64,
-        /// The payload.
-        pub payload: PmU64,
-    }
-
     /// The unit that is probed and locked.
     pub struct Bucket: 256, align 256 {
         /// Live slots with two bits of each hash, and those that are being moved away: what commits.

@@ -142,7 +142,7 @@ use tables::{LiveTables, PLACES, Places, Table, View};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 #[doc(hidden)]
-pub use {cache_sync::SYNC_BY_CALLS, layout::Bucket, layout::Slot, layout::Tables, planted::Fault};
+pub use {super::Slot, cache_sync::SYNC_BY_CALLS, layout::Bucket, layout::Tables, planted::Fault};
 
 /// The root word that names the block of tables.
 pub(crate) const ROOT: usize = 0;

@@ -1,5 +1,7 @@
 //! Faults of Rewo-Hash that tests plant.
 
+use crate::util::planted::faults;
+
 faults! {
     /// The commit word may be durable before the slot.
     CommitFirst,

@@ -5,6 +5,7 @@ use durahash_media::{Dram, Geometry, SyncMode};
 use super::super::data::Type;
 use super::super::maps::Handle;
 use super::super::open::{self, CreateSpec};
+use super::super::settings::DesignOptions;
 use super::super::spec::MapSpec;
 use super::*;
 

@@ -1,13 +1,13 @@
 //! Faults that tests plant.
 
-/// Declares the faults of a part that tests plant, to prove that they would be found.
+/// Declares the faults of a module that tests plant, to prove that they would be found.
 ///
-/// The part asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
-/// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the
-/// tables have that a thread works on.
+/// The module asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
+/// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the module has
+/// that this thread works on.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault of this part.
+        /// A fault that tests plant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 
@@ -32,3 +32,5 @@ macro_rules! faults {
         }
     };
 }
+
+pub(crate) use faults;

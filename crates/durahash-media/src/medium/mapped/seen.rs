@@ -1,0 +1,122 @@
+//! What a reader in another process maps of a pool that its writer has open.
+//!
+//! Where each byte is found:
+//!
+//! | The writer | All of the pool's bytes | Not there |
+//! |---|---|---|
+//! | without a log | the pool's file | |
+//! | with a live image | the live file: a copy of the base as it was when the file was made, and all stores since | the log's area: zeros, which no reader looks at |
+//! | with a log of lines | private pages of the writer: no reader sees them | |
+//!
+//! The counters ([`Changes`]) say which of the first two it is. They name the live file, by what tells it from any other, and the log's
+//! area, on which its layout depends. The writer stores this before the epoch. A reader opens the live file by its path, takes it if it is
+//! that one, and looks at nothing else: neither at the base and its heads nor at the ring, at marks, or at the live file's
+//! header. Its pages are those that the writer stores to, so what a design says of its readers
+//! (`designs/reh/onlooker.rs`) holds as it does for the pool's file.
+//!
+//! | What happens | What a reader sees |
+//! |---|---|
+//! | a snapshot, a checkpoint, a longer ring | nothing: no byte of the image moves |
+//! | the pool grows | the live file is longer before the superblock says so, by which the reader follows |
+//! | a growth fails | nothing: a file is cut back to what it had, never below what the superblock ever said |
+//! | a close | a clean state word, and no counted epoch before any file is cut or goes. A live file that goes stays mapped; one that stays is cut only where nobody reads |
+//! | the writer is killed | what it has left in the live file, which no longer changes: all that was acknowledged |
+//! | another open, of any kind, as far as it knows counters | no counted epoch, before its first store: [`WriterGone`](ErrorKind::WriterGone). It may use this live file or another one, so the state word alone does not tell |
+//! | the writer's disk fails | no counted epoch, before the image becomes private to the writer. Others return `WriterGone`, and then [`Locked`](ErrorKind::Locked), where those of the writer return the failure |
+//! | bytes behind the end that a killed close has left | zeros, when the pool grows there once more: an old reader may be stopped before a load from there, so they are not cut off |
+//!
+//! *What is visible.* In `Interval` lookups of the writer's own process see stores that no snapshot has yet. Those of others see the same, and lose
+//! the same to a loss of power. In `Strict` its own lookups see only what is noted, by its locks and by the epochs of deferred drains, of
+//! which nothing lies in a file. So there are no readers in other processes then.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::file::{PoolFile, real_dir};
+use super::map::{MAPPING, Mapping};
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::FileId;
+use crate::medium::changes::{Changes, Named};
+use crate::medium::live::{FileName, Layout};
+use crate::medium::logged::SUPERBLOCK_BYTES;
+use crate::medium::room::FIRST_BYTES;
+use crate::medium::{Region, sys};
+
+pub(super) const OPENING: &str = "opening the pool to read it";
+
+/// The live file that a reader sees in place of the pool's file.
+pub(super) struct Image {
+    file: File,
+    path: PathBuf,
+    layout: Layout,
+}
+
+impl Image {
+    /// The one that the counters of `file` name, in `live_dir`, or beside it; `None` where that is the pool's own file.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) where the pool was closed just now, or opened by another process;
+    /// [`Options`](ErrorKind::Options) where the live file is elsewhere.
+    pub(super) fn find(
+        file: &PoolFile,
+        id: FileId,
+        live_dir: Option<&Path>,
+        changes: &Changes,
+    ) -> Result<Option<Image>> {
+        let [device, inode, made, off, bytes] = changes.named();
+        if changes.named() == Named::default() {
+            return Ok(None);
+        }
+        let dir = live_dir.map_or_else(|| real_dir(file.path()), std::path::absolute);
+        let path = dir.map_err(|e| file.error(OPENING, e))?.join(id.live_name());
+        let open = || match sys::open_no_link(&path, false) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound || sys::is(&e, Errno::LOOP) => Ok(None),
+            opened => opened.and_then(|file| Ok(Some((FileName::of(&file)?, file)))),
+        };
+        let found = open().map_err(|e| Error::io(OPENING, Some(path.clone()), e))?;
+        match found.filter(|(name, _)| *name == FileName([device, inode, made])) {
+            Some((_, file)) => {
+                let layout = Layout::new(off..off.saturating_add(bytes));
+                Ok(Some(Image { file, path, layout }))
+            }
+            None if !changes.are_as_named() => Err(ErrorKind::Locked.into()),
+            None => {
+                let what = "the live image of the pool is in another directory: that is to be given here, too (live_dir)";
+                Err(ErrorKind::Options { what }.into())
+            }
+        }
+    }
+
+    fn error(&self, e: io::Error) -> Error {
+        Error::io(MAPPING, Some(self.path.clone()), e)
+    }
+
+    /// Its first page, in a mapping that can be lengthened to `most` bytes.
+    pub(super) fn map(&self, most: u64) -> Result<(Mapping, Region)> {
+        let map = self.layout.map_seen(&self.file);
+        let mapping = Mapping::of_parts(SUPERBLOCK_BYTES, FIRST_BYTES, most, &map);
+        let mapping = mapping.map_err(|e| self.error(e))?;
+        if !self.reaches(SUPERBLOCK_BYTES)? {
+            return Err(Error::corrupt("the live image is too short", 0).at_path(&*self.path));
+        }
+        // SAFETY: the mapping is aligned, is to be read as far as that, and its caller keeps it as long as the region. The file is
+        // not cut while the counters' file is locked, and no reader stores.
+        let region = unsafe { Region::new(mapping.base(), SUPERBLOCK_BYTES, most) };
+        Ok((mapping, region))
+    }
+
+    /// As [`Mapping::lengthen`].
+    pub(super) fn lengthen(&self, mapping: &Mapping, bytes: u64, most: u64) -> Result<bool> {
+        let map = self.layout.map_seen(&self.file);
+        mapping.lengthen_by_parts(bytes, most, &map).map_err(|e| self.error(e))
+    }
+
+    /// True if the file has an image of so many bytes.
+    pub(super) fn reaches(&self, bytes: u64) -> Result<bool> {
+        let metadata = sys::metadata(&self.file).map_err(|e| self.error(e))?;
+        Ok(metadata.len() >= self.layout.file_bytes(bytes))
+    }
+}
