@@ -818,7 +818,7 @@ fn rewo_fills_its_tables() {
 
 /// A round of the sweep, in which nothing or a tenth has expired: lines read for each entry, and what is left.
 #[test]
-fn a_sweep_reads_a_line_or_two_of_each_entry() {
+fn a_sweep_reads_two_or_three_lines_of_each_entry() {
     const KEYS: u64 = 20_000;
     let medium = Metered::new(dram());
     let meter = Arc::clone(medium.meter());
@@ -836,8 +836,8 @@ fn a_sweep_reads_a_line_or_two_of_each_entry() {
         (lines, cache.len().unwrap())
     };
     let (lines, left) = round();
-    assert!(lines < 2.0 && left == KEYS, "{lines} lines, {left} are left");
+    assert!(lines < 2.5 && left == KEYS, "{lines} lines, {left} are left");
     clock.advance(Duration::from_secs(1));
     let (lines, left) = round();
-    assert!(lines < 3.0 && left == KEYS - KEYS / 10, "{lines} lines, {left} are left");
+    assert!(lines < 3.5 && left == KEYS - KEYS / 10, "{lines} lines, {left} are left");
 }
