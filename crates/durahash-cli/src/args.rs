@@ -4,7 +4,6 @@ pub(crate) mod remote;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,7 +11,7 @@ use durahash::cache::Policy;
 use durahash::{Design, SyncMode, Type};
 use durahash_bench::{Latency, Medium};
 
-use crate::lifetime::parse_lifetime;
+use crate::lifetime::{Expiry, parse_lifetime, parse_time};
 use crate::size::parse_size;
 
 const EXIT_CODES: &str = "\
@@ -55,8 +54,8 @@ Examples:
     /// Store VALUE under KEY, replacing what was there; in a multimap, beside what is there
     ///
     /// Both are taken as they are, without escapes. Without VALUE, the standard input is the value, all of it.
-    /// When the command returns, the entry is stored. In a cache it expires after --ttl, and where it has no
-    /// room another goes.
+    /// When the command returns, the entry is stored. In a cache it expires after --ttl or at --until, and
+    /// where it has no room another goes.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -75,7 +74,10 @@ Examples:
         value: Option<OsString>,
         /// How long the entry lives, in a cache: as 500ms, 90s, 10m, 2h or 7d [default: for ever]
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
-        ttl: Option<Duration>,
+        ttl: Option<Expiry>,
+        /// When the entry expires, in a cache, in seconds since 1970: as $(date -d tomorrow +%s)
+        #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "ttl")]
+        until: Option<Expiry>,
         #[command(flatten)]
         write: Write,
     },

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use durahash::{Error, ErrorKind};
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::args::{Kind, New};
 use crate::escape::read_line;
 use crate::exit::{Exit, Failure};
 use crate::input::{Input, Line};
-use crate::lifetime::parse_lifetime;
+use crate::lifetime::{Expiry, parse_lifetime};
 use crate::output::print_as;
 use crate::pool::open_or_create;
 use crate::progress::Progress;
@@ -104,7 +104,7 @@ struct Load<'a, S> {
     /// Entries that go to the pool together: those that could be read without waiting.
     batch: Vec<Pair>,
     /// How long each lives, of a cache.
-    lifetimes: Vec<Option<Duration>>,
+    lifetimes: Vec<Option<Expiry>>,
     /// The lines that they stood in.
     lines: Vec<u64>,
     batch_bytes: usize,
@@ -158,7 +158,7 @@ impl<S: Store> Load<'_, S> {
     }
 
     /// The key and value of a line, and how long the entry lives. Those for a multimap are good ones.
-    fn read_entry(&self, line: &[u8]) -> Result<(Pair, Option<Duration>), String> {
+    fn read_entry(&self, line: &[u8]) -> Result<(Pair, Option<Expiry>), String> {
         let (line, lifetime) = match self.store.kind() {
             Kind::Cache => split_lifetime(line)?,
             _ => (line, None),
@@ -248,7 +248,7 @@ impl<S: Store> Load<'_, S> {
 }
 
 /// A line for a cache without the lifetime behind its second tab, and that, if it has one.
-fn split_lifetime(line: &[u8]) -> Result<(&[u8], Option<Duration>), String> {
+fn split_lifetime(line: &[u8]) -> Result<(&[u8], Option<Expiry>), String> {
     let mut tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t');
     let Some((end, _)) = tabs.nth(1) else { return Ok((line, None)) };
     let lifetime = parse_lifetime(&String::from_utf8_lossy(&line[end + 1..]))?;

@@ -55,8 +55,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Create(args) => pool::create(&args),
-        Command::Put { pool, key, value, ttl, write } => {
-            point::put(&pool, &key, value.as_deref(), ttl, &write)
+        Command::Put { pool, key, value, ttl, until, write } => {
+            point::put(&pool, &key, value.as_deref(), ttl.or(until), &write)
         }
         Command::Get { read, keys } => point::get(&read, &keys),
         Command::Del { pool, key, value, write } => {

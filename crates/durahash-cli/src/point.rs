@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
 use durahash::MAX_VALUE_BYTES;
 
 use crate::args::{Kind, Read, Write};
 use crate::escape::write_line;
 use crate::exit::{Exit, Failure};
+use crate::lifetime::Expiry;
 use crate::opened::Opened;
 use crate::output::print;
 use crate::pool::{open_to_read, open_to_write};
@@ -21,21 +21,21 @@ pub(crate) fn put(
     pool: &Path,
     key: &OsStr,
     value: Option<&OsStr>,
-    lifetime: Option<Duration>,
+    expiry: Option<Expiry>,
     write: &Write,
 ) -> Result<Exit, Failure> {
     let open = || {
         let pool = open_to_write(pool, write)?;
-        if lifetime.is_some() && pool.kind() != Kind::Cache {
+        if expiry.is_some() && pool.kind() != Kind::Cache {
             let (name, kind) = (pool.name(), pool.kind().names().0);
             let message = format!(
-                "{name}: a {kind} forgets nothing: leave --ttl out, or create one with --expiry"
+                "{name}: a {kind} forgets nothing: leave --ttl and --until out, or create one with --expiry"
             );
             return Err(Failure::new(Exit::Usage, message));
         }
         Ok(pool)
     };
-    put_into(open, key, value, lifetime)
+    put_into(open, key, value, expiry)
 }
 
 /// Puts a value, which is the standard input where there is none; that is read before the store is opened.
@@ -43,7 +43,7 @@ pub(crate) fn put_into<S: Store>(
     open: impl FnOnce() -> Result<S, Failure>,
     key: &OsStr,
     value: Option<&OsStr>,
-    lifetime: Option<Duration>,
+    expiry: Option<Expiry>,
 ) -> Result<Exit, Failure> {
     let mut input = Vec::new();
     let value = match value {
@@ -56,7 +56,7 @@ pub(crate) fn put_into<S: Store>(
         }
     };
     let store = open()?;
-    store.put(key.as_bytes(), value, lifetime).map_err(|e| store.failed(&e))?;
+    store.put(key.as_bytes(), value, expiry).map_err(|e| store.failed(&e))?;
     store.close()?;
     Ok(Exit::Ok)
 }

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, File, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure, make_room};
+use crate::lifetime::Expiry;
 use crate::opened::{MAIN, Opened, either};
 use crate::store::{Pair, Store};
 
@@ -29,9 +29,10 @@ impl Store for Pool<'_> {
         self.map.kind()
     }
 
-    fn put(&self, key: &[u8], value: &[u8], lifetime: Option<Duration>) -> Result<(), Error> {
-        match (&self.map, lifetime) {
-            (Opened::Cache(cache), Some(lifetime)) => cache.put_for(key, value, lifetime),
+    fn put(&self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<(), Error> {
+        match (&self.map, expiry) {
+            (Opened::Cache(cache), Some(Expiry::After(time))) => cache.put_for(key, value, time),
+            (Opened::Cache(cache), Some(Expiry::At(time))) => cache.put_until(key, value, time),
             (map, _) => either!(map, map => map.put(key, value), map.add(key, value)),
         }
     }

@@ -1,11 +1,10 @@
 //! The operations that commands need of a map, in a pool or in the memory of nodes.
 
-use std::time::Duration;
-
 use durahash::{Error, MAX_VALUE_BYTES, Result};
 
 use crate::args::Kind;
 use crate::exit::Failure;
+use crate::lifetime::Expiry;
 
 /// A key and a value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
@@ -20,8 +19,8 @@ pub(crate) trait Store {
 
     fn kind(&self) -> Kind;
 
-    /// Puts a value, or adds it; in a cache for a lifetime, if there is one.
-    fn put(&self, key: &[u8], value: &[u8], lifetime: Option<Duration>) -> Result<()>;
+    /// Puts a value, or adds it; in a cache with an expiry, if there is one.
+    fn put(&self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()>;
 
     /// Puts many; where a key comes again, the last value counts.
     fn put_many(&self, pairs: &[Pair]) -> Result<()>;

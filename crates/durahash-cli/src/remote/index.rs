@@ -13,6 +13,7 @@ use durahash_remote::{BlockingMap, BlockingPages, LIMIT_BYTES, Options, Report};
 use super::memory::Memory;
 use crate::args::Kind;
 use crate::exit::{Exit, Failure};
+use crate::lifetime::Expiry;
 use crate::output::complain;
 use crate::store::{Pair, Store, Watch};
 
@@ -289,7 +290,7 @@ impl<M: Memory> Store for Index<M> {
         Kind::Map
     }
 
-    fn put(&self, key: &[u8], value: &[u8], _: Option<Duration>) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], _: Option<Expiry>) -> Result<()> {
         self.with_space(|| self.map.put(key, value))
     }
 

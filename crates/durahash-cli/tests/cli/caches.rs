@@ -14,6 +14,12 @@ fn every_command_knows_caches() {
         work.run("put c.pool 1 10").ok();
         work.run("put c.pool 2 20 --ttl 10d").ok();
         work.run("put c.pool 3 30 --ttl 0s").ok();
+        work.run("put c.pool 4 40 --until 4000000000").ok();
+        work.run("put c.pool 5 50 --until 1").ok();
+        assert_eq!(work.run("put c.pool 5 50 --until 4000000000 --ttl 1s").code, Some(2));
+        assert_eq!(work.run("get c.pool 4").ok(), "40\n");
+        assert_eq!(work.run("get c.pool 5").code, Some(1));
+        work.run("del c.pool 4").ok();
         assert_eq!(work.run("get c.pool 1").ok(), "10\n");
         assert_eq!(work.run("get c.pool 2").ok(), "20\n");
         let expired = work.run("get c.pool 3");
@@ -115,7 +121,7 @@ fn a_cache_of_the_library_is_one_of_the_command() {
 fn other_kinds_forget_nothing() {
     let work = Work::new();
     work.run("create m.pool").ok();
-    assert!(work.run("put m.pool a b --ttl 10m").failed(2).contains("leave --ttl out"));
+    assert!(work.run("put m.pool a b --ttl 10m").failed(2).contains("leave --ttl and --until out"));
     assert_eq!(work.run("get m.pool a").code, Some(1));
     work.run("create c.pool --expiry").ok();
     for line in ["load m.pool --expiry", "load c.pool --kind map"] {

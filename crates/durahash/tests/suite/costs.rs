@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
 
+use durahash::cache::Clock;
 use durahash::esh::Esh;
 use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy, Strategy};
@@ -811,4 +814,30 @@ fn rewo_fills_its_tables() {
     }
     println!("{loads:.3?}");
     assert!(loads.len() >= budget(4, 5) && loads.iter().all(|load| *load >= 0.90));
+}
+
+/// A round of the sweep, in which nothing or a tenth has expired: lines read for each entry, and what is left.
+#[test]
+fn a_sweep_reads_two_or_three_lines_of_each_entry() {
+    const KEYS: u64 = 20_000;
+    let medium = Metered::new(dram());
+    let meter = Arc::clone(medium.meter());
+    let clock = Clock::manual(1);
+    let options = Options::new().clock(clock.clone()).sweep(false);
+    let cache: durahash::Cache<u64, u64> = options.create_on(medium).unwrap();
+    for key in 0..KEYS {
+        let seconds = if key.is_multiple_of(10) { 1 } else { 3600 };
+        cache.put_for(&key, &key, Duration::from_secs(seconds)).unwrap();
+    }
+    let round = || {
+        let before = meter.counts();
+        while cache.step().unwrap() {}
+        let lines = (meter.counts() - before).lines_read as f64 / KEYS as f64;
+        (lines, cache.len().unwrap())
+    };
+    let (lines, left) = round();
+    assert!(lines < 2.5 && left == KEYS, "{lines} lines, {left} are left");
+    clock.advance(Duration::from_secs(1));
+    let (lines, left) = round();
+    assert!(lines < 3.5 && left == KEYS - KEYS / 10, "{lines} lines, {left} are left");
 }

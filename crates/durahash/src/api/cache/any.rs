@@ -154,6 +154,21 @@ impl AnyCache {
         self.with_pair(key, value, |key, value| self.cache.put_for(key, value, lifetime))
     }
 
+    /// Inserts or replaces the value of `key`, which expires at this time of day.
+    ///
+    /// # Errors
+    /// As [`put`](AnyCache::put).
+    ///
+    /// ```
+    #[doc = example!()]
+    /// cache.put_until(b"1", b"one", std::time::UNIX_EPOCH)?;
+    /// assert_eq!(cache.get(b"1")?, None);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn put_until(&self, key: &[u8], value: &[u8], at: SystemTime) -> Result<()> {
+        self.with_pair(key, value, |key, value| self.cache.put_until(key, value, at))
+    }
+
     /// When the entry of `key` expires, as [`Cache::expires_at`](crate::Cache::expires_at).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Iterators over caches, and walks in steps.
+//! Iterators over caches.
 
 use std::borrow::Borrow;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -8,8 +8,6 @@ use durahash_media::Result;
 
 use super::super::iter::Iter;
 use super::super::map::Map;
-use super::super::scan::{Cursor, ScanStep};
-use super::Cache;
 use super::inner::Inner;
 use super::look::look;
 use crate::engine::data::{Data, no_value};
@@ -38,7 +36,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> CacheIter<K, V> {
     }
 
     /// The value of an entry that was met, if it has not expired. One that has may have got more time since.
-    fn live(&self, key: &K::Owned, bytes: &[u8]) -> Result<Option<V::Owned>> {
+    pub(super) fn live(&self, key: &K::Owned, bytes: &[u8]) -> Result<Option<V::Owned>> {
         let (expiry, value) = split(bytes).ok_or_else(no_value)?;
         if !is_over(expiry, self.inner.time.now()) {
             return V::from_bytes(value).map(Some).ok_or_else(no_value);
@@ -71,28 +69,5 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Iterator for CacheIter<K, V> {
                 Err(e) => return Some(Err(e)),
             }
         }
-    }
-}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
-    /// The next entries of a walk, about `n`, of those that have not expired, as [`Map::scan`](crate::Map::scan).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// ```
-    /// use durahash::Cursor;
-    /// let cache: durahash::Cache<u64, u64> = durahash::Options::new().in_memory()?;
-    /// cache.put(&1, &10)?;
-    /// assert_eq!(cache.scan(Cursor::START, 100)?, (vec![(1, 10)], None));
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn scan(&self, from: Cursor, n: usize) -> Result<ScanStep<K::Owned, V::Owned>> {
-        let (entries, next) = self.map.scan(from, n)?;
-        let (walk, mut found) = (self.iter(), Vec::new());
-        for (key, bytes) in entries {
-            found.extend(walk.live(&key, &bytes)?.map(|value| (key, value)));
-        }
-        Ok((found, next))
     }
 }

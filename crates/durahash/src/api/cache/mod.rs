@@ -15,6 +15,7 @@ mod guard;
 pub(crate) mod iter;
 
 pub(crate) mod gone;
+mod scan;
 mod write;
 
 pub(crate) mod any;
