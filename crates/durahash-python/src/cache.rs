@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use durahash::Change;
-use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyString, PyTuple};
@@ -33,12 +33,14 @@ pub(crate) struct Cache {
 
 /// What a lookup has found.
 enum Found<'py> {
-    Object(PyResult<Bound<'py, PyAny>>),
+    Object(Bound<'py, PyAny>),
     Bytes(Vec<u8>),
 }
 
+/// How long an entry lives; what is shorter than a pool can tell is not nothing.
 fn lifetime(expire: Option<f64>) -> PyResult<Option<Duration>> {
-    expire.map_or(Ok(None), duration)
+    let lifetime = expire.map_or(Ok(None), duration)?;
+    Ok(lifetime.map(|it| if it.is_zero() { it } else { it.max(Duration::from_millis(1)) }))
 }
 
 /// Seconds since 1970.
@@ -62,11 +64,12 @@ impl Cache {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (core, key) = (&self.core, plain::key(key)?);
         let found = if core.is_quick() {
-            // No code of Python runs while the cache is locked: another thread may want it then.
+            // No code of Python runs while the cache is locked, also not that of an error: another thread may want it
+            // then, or a finalizer.
             core.quick(|cache| {
-                cache.get_with(&key, |bytes| match split(bytes).1 {
-                    value if plain::is_quick(value) => Found::Object(self.codec.decode(py, value)),
-                    _ => Found::Bytes(bytes.to_vec()),
+                cache.get_with(&key, |bytes| match plain::read_scalar(py, split(bytes).1) {
+                    Some(object) => Found::Object(object),
+                    None => Found::Bytes(bytes.to_vec()),
                 })
             })?
         } else {
@@ -75,7 +78,7 @@ impl Cache {
         self.count(found.is_some());
         found
             .map(|found| match found {
-                Found::Object(object) => object,
+                Found::Object(object) => Ok(object),
                 Found::Bytes(bytes) => self.codec.decode(py, &bytes),
             })
             .transpose()
@@ -93,11 +96,11 @@ impl Cache {
     fn answer<'py>(
         &self,
         py: Python<'py>,
-        found: Option<(Vec<u8>, Option<SystemTime>)>,
+        found: Option<&(Vec<u8>, Option<SystemTime>)>,
         default: Option<Bound<'py, PyAny>>,
         (expire_time, tag): (bool, bool),
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (value, at, tagged) = match &found {
+        let (value, at, tagged) = match found {
             Some((bytes, at)) => {
                 (Some(self.codec.decode(py, bytes)?), seconds(*at), tag_object(py, bytes)?)
             }
@@ -204,7 +207,7 @@ impl Cache {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.look(py, key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+        self.look(py, key)?.ok_or_else(|| error::absent(key))
     }
 
     fn __setitem__<'py>(
@@ -220,7 +223,7 @@ impl Cache {
         if self.delete(py, key)? {
             return Ok(());
         }
-        Err(PyKeyError::new_err(key.clone().unbind()))
+        Err(error::absent(key))
     }
 
     fn __contains__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
@@ -251,7 +254,7 @@ impl Cache {
         let copied = |bytes: &[u8], at| (bytes.to_vec(), at);
         let found = self.core.run(py, 0, |cache| cache.get_with_expiry(&key, copied))?;
         self.count(found.is_some());
-        self.answer(py, found, default, (expire_time, tag))
+        self.answer(py, found.as_ref(), default, (expire_time, tag))
     }
 
     /// Inserts or replaces the value of ``key``, which is gone after ``expire`` seconds, or stays if that is None; ``evict``
@@ -343,7 +346,7 @@ impl Cache {
         match sum {
             Ok(Number::Int(sum)) => Ok(sum.into_pyobject(py)?.into_any()),
             Ok(Number::Float(sum)) => Ok(sum.into_pyobject(py)?.into_any()),
-            Err(NoSum::Absent) => Err(PyKeyError::new_err(key.clone().unbind())),
+            Err(NoSum::Absent) => Err(error::absent(key)),
             Err(NoSum::NoNumber) => {
                 Err(PyTypeError::new_err("the value is no float, and no int of 64 bits"))
             }
@@ -366,14 +369,19 @@ impl Cache {
         expire_time: bool,
         tag: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (key, mut expires) = (plain::key(key)?, None);
-        let found = self.core.run(py, 0, |cache| {
-            cache.remove_if(&key, |_, at| {
-                expires = at;
-                true
-            })
-        })?;
-        self.answer(py, found.map(|bytes| (bytes, expires)), default, (expire_time, tag))
+        let key = plain::key(key)?;
+        // What cannot be decoded stays. What changes meanwhile is decoded again.
+        loop {
+            let copied = |bytes: &[u8], at| (bytes.to_vec(), at);
+            let found = self.core.run(py, 0, |cache| cache.get_with_expiry(&key, copied))?;
+            let answer = self.answer(py, found.as_ref(), default.clone(), (expire_time, tag))?;
+            let Some((bytes, at)) = &found else { return Ok(answer) };
+            let is_it = |now: &[u8], until| now == bytes && until == *at;
+            if self.core.run(py, 0, |cache| cache.remove_if(&key, is_it))?.is_some() {
+                return Ok(answer);
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Removes ``key``; returns True if it was there.

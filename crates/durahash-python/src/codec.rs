@@ -3,7 +3,7 @@
 //! A key is a plain object. A value is one, or a letter of a codec and what the codec has made; in front of it stand `T`
 //! and the tag, in four bytes with its length and a plain object, if it has one. So a tag comes and goes with its value.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyTuple};
@@ -23,7 +23,7 @@ pub(crate) struct PlainKey;
 
 impl PlainKey {
     pub(crate) fn decode<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        plain::read(py, bytes)?.ok_or_else(unknown)
+        plain::read(py, bytes, 0)?.ok_or_else(unknown)
     }
 }
 
@@ -41,17 +41,21 @@ impl Codec {
     pub(crate) fn named(spec: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(spec) = spec else { return Ok(Codec(None)) };
         if let Ok(pair) = spec.cast::<PyTuple>()
-            && let Ok((encode, decode)) = pair.extract()
+            && let Ok((encode, decode)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()
+            && encode.is_callable()
+            && decode.is_callable()
         {
+            let (encode, decode) = (encode.unbind(), decode.unbind());
             return Ok(Codec(Some(Named { letter: b'c', encode, decode })));
         }
         let name = spec.extract::<String>().unwrap_or_default();
         let known = CODECS[..3].iter().find(|(_, known)| *known == name);
         let Some((letter, name)) = known else {
             let text = format!(
-                "{spec} is no codec; there are \"json\", \"msgpack\", \"pickle\" and (encode, decode)"
+                "{spec} is no codec; there are \"json\", \"msgpack\", \"pickle\" and (encode, decode), \
+                 two functions"
             );
-            return Err(PyValueError::new_err(text));
+            return Err(error::new("OptionsError", (text,)));
         };
         let (encode, decode) = (function(spec.py(), name, 0)?, function(spec.py(), name, 1)?);
         Ok(Codec(Some(Named { letter: *letter, encode, decode })))
@@ -87,7 +91,7 @@ impl Codec {
     /// The value that has these bytes.
     pub(crate) fn decode<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let (_, value) = split(bytes);
-        if let Some(value) = plain::read(py, value)? {
+        if let Some(value) = plain::read(py, value, 0)? {
             return Ok(value);
         }
         let (letter, made) = value.split_first().ok_or_else(unknown)?;

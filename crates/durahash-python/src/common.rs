@@ -13,8 +13,18 @@ use crate::core::Any;
 use crate::map::Map;
 use crate::multi_map::MultiMap;
 
-/// Entries that an iterator asks for at a time.
-const STEP: usize = 1024;
+/// Entries that a walk asks for in its first step, and at most in another.
+pub(crate) const STEP: usize = 16;
+const LONGEST_STEP: usize = 1024;
+/// Bytes of the entries of a step, about, unless a single one has more.
+const STEP_BYTES: usize = 1 << 20;
+
+/// How many entries a walk asks for after a step of `n` that has found these: all are copied.
+pub(crate) fn next_step(n: usize, found: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    let bytes: usize = found.iter().map(|(key, value)| key.len() + value.len() + 1).sum();
+    let fitting = STEP_BYTES * found.len().max(1) / bytes.max(1);
+    fitting.min(4 * n).clamp(1, LONGEST_STEP)
+}
 
 /// The map that an iterator goes over. It is not kept open by it.
 pub(crate) enum Owner {
@@ -38,11 +48,12 @@ pub(crate) struct Entries {
     given: Given,
     found: IntoIter<(Vec<u8>, Vec<u8>)>,
     at: Option<Cursor>,
+    step: usize,
 }
 
 impl Entries {
     pub(crate) fn new(owner: Owner, given: Given) -> Self {
-        Entries { owner, given, found: Vec::new().into_iter(), at: Some(Cursor::START) }
+        Entries { owner, given, found: Vec::new().into_iter(), at: Some(Cursor::START), step: STEP }
     }
 }
 
@@ -97,8 +108,10 @@ impl Entries {
                 })));
             }
             let Some(at) = self.at.take() else { return Ok(None) };
-            let step = with_core!(&self.owner, core, _keys, _values => core.wait(py, |map| map.scan(at, STEP)));
+            let n = self.step;
+            let step = with_core!(&self.owner, core, _keys, _values => core.wait(py, |map| map.scan(at, n)));
             let (found, at) = step?;
+            self.step = next_step(n, &found);
             self.found = found.into_iter();
             self.at = at;
         }

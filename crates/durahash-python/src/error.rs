@@ -4,6 +4,7 @@ use std::io;
 
 use durahash::{Error, ErrorKind};
 use pyo3::BoundObject;
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -75,6 +76,13 @@ where
         };
         made().map_or_else(|e| e, PyErr::from_value)
     })
+}
+
+/// A key that is absent.
+#[cold]
+pub(crate) fn absent(key: &Bound<'_, PyAny>) -> PyErr {
+    // In a tuple: one that is the key would be the arguments.
+    PyKeyError::new_err((key.clone().unbind(),))
 }
 
 /// The map was closed.

@@ -136,6 +136,16 @@ impl Kind {
         matches!(self, Kind::Coded(_))
     }
 
+    /// True if the object that has these bytes is made without code of Python, also not that of an error.
+    #[inline]
+    pub(crate) fn is_quick(&self, bytes: &[u8]) -> bool {
+        match self {
+            Kind::Coded(_) => false,
+            Kind::Str => str::from_utf8(bytes).is_ok(),
+            _ => true,
+        }
+    }
+
     /// The bytes of an object, which are its own or in `room`.
     #[inline]
     pub(crate) fn encode<'a, 'py>(

@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
 use crate::core::Core;
+use crate::error;
 use crate::kind::{Kind, Room};
 use crate::open::{Named, Open};
 
@@ -37,13 +38,17 @@ impl Map {
         let (core, mut room) = (&self.core, Room::None);
         let key = core.key.encode(key, &mut room)?;
         // No code of Python runs while the map is locked: another thread may want it then.
-        if core.is_quick() && !core.value.is_coded() {
-            return core
-                .quick(|map| map.get_raw(key, |value| core.value.decode(py, value)))?
-                .transpose();
-        }
-        let value = core.run(py, 0, |map| map.get_raw(key, <[u8]>::to_vec))?;
-        value.map(|value| core.value.decode(py, &value)).transpose()
+        let found = if core.is_quick() {
+            let quick = |value: &[u8]| match core.value.is_quick(value) {
+                true => Ok(core.value.decode(py, value)),
+                false => Err(value.to_vec()),
+            };
+            core.quick(|map| map.get_raw(key, quick))?
+        } else {
+            core.wait(py, |map| map.get_raw(key, <[u8]>::to_vec))?.map(Err)
+        };
+        let decoded = |value: Vec<u8>| core.value.decode(py, &value);
+        found.map(|found| found.unwrap_or_else(decoded)).transpose()
     }
 
     /// Puts `new`, or nothing, in the place of `old`; the value that is there instead, if it is another.
@@ -63,10 +68,18 @@ impl Map {
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-        mut f: impl FnMut(Option<&[u8]>) -> PyResult<(Replace, T)>,
+        f: impl FnMut(Option<&[u8]>) -> PyResult<(Replace, T)>,
     ) -> PyResult<T> {
         let mut room = Room::None;
-        let key = self.core.key.encode(key, &mut room)?;
+        self.replace_raw(py, self.core.key.encode(key, &mut room)?, f)
+    }
+
+    fn replace_raw<T>(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        mut f: impl FnMut(Option<&[u8]>) -> PyResult<(Replace, T)>,
+    ) -> PyResult<T> {
         let mut old = self.core.run(py, 0, |map| map.get_raw(key, <[u8]>::to_vec))?;
         loop {
             let (replace, answer) = f(old.as_deref())?;
@@ -84,6 +97,14 @@ impl Map {
             }
             py.check_signals()?;
         }
+    }
+
+    /// Removes a key, and returns its value. One that cannot be decoded stays.
+    fn take<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.replace_raw(py, key, |old| {
+            let value = old.map(|old| self.core.value.decode(py, old)).transpose()?;
+            Ok((Replace::Remove, value))
+        })
     }
 }
 
@@ -136,7 +157,7 @@ impl Map {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.look(py, key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+        self.look(py, key)?.ok_or_else(|| error::absent(key))
     }
 
     fn __setitem__<'py>(
@@ -156,7 +177,7 @@ impl Map {
         let bytes = self.core.key.encode(key, &mut room)?;
         match self.core.run(py, 0, |map| map.remove_raw(bytes))? {
             Some(_) => Ok(()),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
+            None => Err(error::absent(key)),
         }
     }
 
@@ -200,9 +221,9 @@ impl Map {
         }
         let mut room = Room::None;
         let bytes = self.core.key.encode(key, &mut room)?;
-        match self.core.run(py, 0, |map| map.remove_raw(bytes))? {
-            Some(value) => self.core.value.decode(py, &value),
-            None => default.get_item(0).map_err(|_| PyKeyError::new_err(key.clone().unbind())),
+        match self.take(py, bytes)? {
+            Some(value) => Ok(value),
+            None => default.get_item(0).map_err(|_| error::absent(key)),
         }
     }
 
@@ -220,9 +241,10 @@ impl Map {
         loop {
             let (found, next) = core.wait(py, |map| map.scan_raw(at, 1))?;
             for (key, _) in found {
-                if let Some(value) = core.run(py, 0, |map| map.remove_raw(&key))? {
+                let object = core.key.decode(py, &key)?;
+                if let Some(value) = self.take(py, &key)? {
                     self.popped.store(at.to_word(), Relaxed);
-                    return Ok((core.key.decode(py, &key)?, core.value.decode(py, &value)?));
+                    return Ok((object, value));
                 }
             }
             at = match next {

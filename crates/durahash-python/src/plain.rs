@@ -143,11 +143,11 @@ pub(crate) fn write(
             item(value, out)
         })
     } else if role == Role::Key
-        && let Ok(number) = object.extract::<i64>()
+        && let Ok(number) = object.call_method0(intern!(object.py(), "__index__"))
+        && let Ok(number) = number.cast::<PyInt>()
     {
         // Of numpy, say.
-        write_number(number, out);
-        Ok(())
+        write_int(number, out)
     } else {
         Err(refused(role, &object.get_type()))
     }
@@ -188,47 +188,57 @@ fn refused(role: Role, class: &Bound<'_, PyType>) -> PyErr {
     })
 }
 
-/// True if the object is made without code of Python, and without what garbage is collected for.
+/// The object that has no others in it, and has these bytes; `None` if they are another one, or none. It is made without
+/// code of Python, without what garbage is collected for, and without an exception.
 #[inline]
-pub(crate) fn is_quick(bytes: &[u8]) -> bool {
-    matches!(bytes, [b's' | b'b' | INT | FLOAT | b'n' | b't' | b'f', ..])
+pub(crate) fn read_scalar<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    let (letter, body) = bytes.split_first()?;
+    Some(match (*letter, body) {
+        (b's', _) => PyString::new(py, str::from_utf8(body).ok()?).into_any(),
+        (b'b', _) => PyBytes::new(py, body).into_any(),
+        (INT, _) => {
+            let Ok(number) = i64::from_le_bytes(body.try_into().ok()?).into_pyobject(py);
+            number.into_any()
+        }
+        (FLOAT, _) => PyFloat::new(py, f64::from_le_bytes(body.try_into().ok()?)).into_any(),
+        (b'n', []) => PyNone::get(py).to_owned().into_any(),
+        (b't' | b'f', []) => PyBool::new(py, *letter == b't').to_owned().into_any(),
+        _ => return None,
+    })
 }
 
-/// The object that has these bytes; `None` if they are no plain object.
-pub(crate) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// The object that has these bytes, `depth` deep in others; `None` if they are no plain object, as `write` makes it.
+pub(crate) fn read<'py>(
+    py: Python<'py>,
+    bytes: &[u8],
+    depth: usize,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Some(object) = read_scalar(py, bytes) {
+        return Ok(Some(object));
+    }
     let Some((letter, body)) = bytes.split_first() else { return Ok(None) };
     let items = || {
         let (mut items, mut rest) = (Vec::new(), body);
         while let Some((item, behind)) = split_sized(rest) {
-            items.push(read(py, item)?);
+            let Some(item) = read(py, item, depth + 1)? else { return Ok(None) };
+            items.push(item);
             rest = behind;
         }
-        PyResult::Ok(items.into_iter().collect::<Option<Vec<_>>>().filter(|_| rest.is_empty()))
+        PyResult::Ok(Some(items).filter(|_| rest.is_empty()))
     };
     Ok(Some(match letter {
-        b's' => PyString::from_bytes(py, body)?.into_any(),
-        b'b' => PyBytes::new(py, body).into_any(),
-        &INT => match body.try_into() {
-            Ok(word) => i64::from_le_bytes(word).into_pyobject(py)?.into_any(),
-            Err(_) => return Ok(None),
-        },
-        &FLOAT => match body.try_into() {
-            Ok(word) => PyFloat::new(py, f64::from_le_bytes(word)).into_any(),
-            Err(_) => return Ok(None),
-        },
-        b'n' => PyNone::get(py).to_owned().into_any(),
-        b't' | b'f' => PyBool::new(py, *letter == b't').to_owned().into_any(),
         b'I' => {
             let signed = PyDict::new(py);
             signed.set_item("signed", true)?;
             let from_bytes = PyInt::type_object(py).getattr(intern!(py, "from_bytes"))?;
             from_bytes.call((PyBytes::new(py, body), "little"), Some(&signed))?
         }
-        b'u' | b'l' | b'm' => {
+        b'u' | b'l' | b'm' if depth < MAX_DEPTH => {
             let Some(items) = items()? else { return Ok(None) };
             match letter {
                 b'u' => PyTuple::new(py, items)?.into_any(),
                 b'l' => PyList::new(py, items)?.into_any(),
+                _ if items.len() % 2 == 1 => return Ok(None),
                 _ => {
                     let pairs = PyDict::new(py);
                     for pair in items.chunks_exact(2) {

@@ -7,12 +7,9 @@ use pyo3::prelude::*;
 
 use crate::cache::Cache;
 use crate::codec::split;
-use crate::common::{Entries, Given, Owner};
+use crate::common::{Entries, Given, Owner, STEP, next_step};
 use crate::core::Bytes;
 use crate::plain;
-
-/// Entries that a walk looks at before it asks for signals.
-const STEP: usize = 1024;
 
 /// How many entries were removed as they had expired, since the cache was made.
 fn expired(cache: &Bytes) -> durahash::Result<u64> {
@@ -31,17 +28,17 @@ impl Cache {
     /// (2, 1)
     fn evict<'py>(&self, py: Python<'py>, tag: &Bound<'py, PyAny>) -> PyResult<u64> {
         let tag = plain::key(tag)?;
-        let (mut at, mut removed) = (Some(Cursor::START), 0);
+        let (mut at, mut removed, mut n) = (Some(Cursor::START), 0, STEP);
         while let Some(from) = at {
-            let (count, next) = self.core.wait(py, |cache| {
-                let (entries, next) = cache.scan(from, STEP)?;
+            let (count, next, step) = self.core.wait(py, |cache| {
+                let (entries, next) = cache.scan(from, n)?;
                 let (has_tag, mut count) = (|value: &[u8]| split(value).0 == Some(&tag), 0);
                 for (key, _) in entries.iter().filter(|(_, value)| has_tag(value)) {
                     count += u64::from(cache.remove_if(key, |value, _| has_tag(value))?.is_some());
                 }
-                Ok((count, next))
+                Ok((count, next, next_step(n, &entries)))
             })?;
-            (removed, at) = (removed + count, next);
+            (removed, at, n) = (removed + count, next, step);
             py.check_signals()?;
         }
         Ok(removed)

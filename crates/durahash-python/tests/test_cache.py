@@ -1,5 +1,6 @@
 """durahash.Cache: what it keeps, for how long, and how much of it."""
 
+import contextlib
 import copy
 import functools
 import gc
@@ -70,6 +71,8 @@ def test_a_number_of_numpy_is_a_key():
     assert c[5] == c[1.5] == "a" and len(c) == 2
     with pytest.raises(TypeError, match="codec="):
         c["a"] = numpy.float64(1.5)  # it would come back as another type
+    c[numpy.uint64(2**63)] = "large"
+    assert c[2**63] == "large" and c.decr("n", numpy.uint8(5)) == -5 and c.decr("x", numpy.float64(0.5)) == -0.5
 
 
 def test_what_would_not_come_back_is_refused():
@@ -111,8 +114,8 @@ def test_codecs(path):
                 dict(c.items())
     with pytest.raises(TypeError, match="return bytes, not"):
         durahash.Cache(codec=(str, str))["a"] = {1}
-    for codec in ("yaml", 1, (str,)):
-        with pytest.raises(ValueError, match="no codec"):
+    for codec in ("yaml", 1, (str,), (str, 1), (None, str)):
+        with pytest.raises(durahash.OptionsError, match="no codec"):
             durahash.Cache(codec=codec)
 
 
@@ -124,8 +127,70 @@ def test_msgpack_is_there_if_it_is_installed():
             durahash.Cache(codec="msgpack")
     else:
         c = durahash.Cache(codec="msgpack")
-        c["a"] = {"b": [1, b"2"]}
-        assert c["a"] == {"b": [1, b"2"]}
+        c["a"] = value = {"b": [1, b"2"], 1: {(1, (2,)): [{None: 1.5}]}}
+        assert c["a"] == value
+
+
+def test_pop_leaves_what_it_cannot_decode(path):
+    with durahash.Cache(path, codec="pickle") as c:
+        c["a"], c["b"] = {1}, "plain"
+    with durahash.Cache(path) as c:
+        for _ in range(2):
+            with pytest.raises(durahash.TypesError, match="another codec"):
+                c.pop("a")
+        assert c.pop("b", tag=True, expire_time=True) == ("plain", None, None) and c.pop("b") is None
+    with durahash.Cache(path, codec="pickle") as c:
+        assert c.pop("a") == {1} and len(c) == 0
+
+
+UNSOUND = """
+import durahash, gc, mmap, sys
+
+def nested(depth):
+    made = b"n"
+    for _ in range(depth):
+        made = b"l" + len(made).to_bytes(4, "little") + made
+    return made
+
+class Entry:
+    def __init__(self):
+        self.cycle = self
+    def __del__(self):
+        c["n"]
+
+c = durahash.Cache(sys.argv[1], mode="process")
+c["n"] = 1
+unsound = [
+    b"i123", b"d", b"s\\xff", b"nx", b"tx", b"?", b"l\\1\\0\\0\\0", b"m" + nested(1)[1:], nested(101), nested(100_000),
+]
+for n, made in enumerate([*unsound, nested(100)]):
+    c.set(n, bytes(len(made) - 1), tag=f"tag{n}")
+    c[n]
+with open(sys.argv[1], "r+b") as file:
+    pool = mmap.mmap(file.fileno(), 0)
+for n, made in enumerate([*unsound, nested(100)]):
+    at = pool.find(b"tag%d" % n + b"b") + len(b"tag%d" % n)
+    pool[at : at + len(made)] = made
+gc.set_threshold(1, 1, 1)
+refused = 0
+for n in range(len(unsound)):
+    for operation in (c.get, c.pop, c.__getitem__):
+        Entry()
+        try:
+            operation(n)
+        except durahash.TypesError:
+            refused += 1
+assert repr(c[len(unsound)]) == "[" * 100 + "None" + "]" * 100
+print(refused == 3 * len(unsound))
+"""
+
+
+def test_what_no_cache_writes_is_refused(path, python):
+    with python(UNSOUND, path) as child:
+        try:
+            assert child.communicate(timeout=60)[0] == "True\n", child.returncode
+        finally:
+            child.kill()
 
 
 def test_entries_expire_at_the_instant(path, clock):
@@ -150,6 +215,10 @@ def test_entries_expire_at_the_instant(path, clock):
         assert c.set("long", 1, expire) and "long" in c
     with pytest.raises(ValueError, match="nan"):
         c.set("a", 1, math.nan)
+    short = durahash.Cache(clock=clock)
+    assert short.set("a", 1, 1e-9) and "a" in short and short.set("b", 1, 0) and "b" not in short
+    clock.advance(0.001)
+    assert "a" not in short
 
 
 def test_a_sweep_removes_what_has_expired_and_nothing_else(clock):
@@ -240,6 +309,10 @@ def test_lookups_are_counted_if_that_is_asked_for():
     c["a"], c.get("a", tag=True), c.get("b"), c.get("b", expire_time=True)
     with pytest.raises(KeyError):
         c["b"]
+    for key in (("a", "b"), (), None):
+        with pytest.raises(KeyError) as caught:
+            del c[key]
+        assert caught.value.args == (key,)
     assert c.stats(enable=False) == (2, 3) and c.get("a") == 1 and c.stats(reset=True) == (2, 3) and c.stats() == (0, 0)
 
 
@@ -271,9 +344,31 @@ def test_memoize(clock):
     assert none(1) is none(1) is none(Flag(1)) is None and calls[-2:] == [1, 1]
     with pytest.raises(TypeError, match="call it"):
         c.memoize(f)
-    never = c.memoize(expire=0)(lambda: calls.append("never"))
+    never = c.memoize(name="never", expire=0)(lambda: calls.append("never"))
     never(), never()
     assert calls[-2:] == ["never", "never"]
+    with pytest.raises(TypeError, match="places and names"):
+        c.memoize(ignore="log")
+    for nameless in (lambda: 1, functools.partial(f)):
+        with pytest.raises(TypeError, match="name="):
+            c.memoize()(nameless)
+        c.memoize(name="given")(nameless)
+
+
+def test_memoize_works_on_where_nothing_can_be_kept_or_read(path):
+    def made(cache):
+        return cache.memoize(name="f")(lambda n: {n})
+
+    with durahash.Cache(path, codec="pickle", max_entries=1, eviction_policy="none") as c:
+        f = made(c)
+        assert f(1) == {1} and f(2) == {2} and len(c) == 1
+    with durahash.Cache(path, codec=(lambda v: repr(v).encode(), lambda b: eval(b))) as c:
+        f = made(c)
+        assert f(1) == {1} and c[f.__cache_key__(1)] == {1}
+    with durahash.Cache(path, codec="pickle", read_only=True) as c:
+        assert made(c)(1) == {1} and made(c)(2) == {2}
+    with pytest.raises(durahash.ClosedError):
+        made(c)(1)
 
 
 def test_threads_share_a_cache(path):
@@ -495,7 +590,7 @@ def test_a_cache_of_diskcache_is_copied(old, clock):
     c = durahash.Cache(clock=clock)
     copied, left = from_diskcache.copy(old, c, now=1000)
     assert (copied, sum(left.values()), left["has expired"]) == (5, 7, 1)
-    assert left["a pickle, see --allow-pickle"] == 5 and left["its file is gone, or no text"] == 1
+    assert left["a pickle, see --allow-pickle"] == 5 and left["its file is gone, or is none that can be read"] == 1
     assert c.get("text", tag=True) == ("value", "t") and c[b"bytes"] == b"\0" and c["large"] == b"x" * 40_000
     assert c.get(5, expire_time=True, tag=True) == (2.5, 2000.0, 7) and c["long"] == "é" * 40_000
     copied, left = from_diskcache.copy(old, c, allow_pickle=True, now=1000)
@@ -503,6 +598,43 @@ def test_a_cache_of_diskcache_is_copied(old, clock):
     assert {reason.split(":")[0] for reason in left} >= {"a pickle that cannot be read"} and "set" not in c
     every = durahash.Cache(codec="pickle")
     assert from_diskcache.copy(old, every, allow_pickle=True, now=1000)[0] == 9 and every["set"] == {1, 2}
+
+
+def test_entries_that_are_damaged_are_left_out(old, tmp_path):
+    import sqlite3
+
+    (tmp_path / "secret").write_text("secret")
+    (old / "ab/out.val").symlink_to(tmp_path / "secret")
+    os.mkfifo(old / "ab/fifo.val")
+    (old / "ab/bad.val").write_bytes(b"\xff")
+    before = sorted(old.rglob("*"))
+    deep = []
+    for _ in range(200):
+        deep = [deep]
+    rows = [
+        ("outside", 1, None, None, 2, str(tmp_path / "secret"), None),
+        ("up", 1, None, None, 2, "../secret", None),
+        ("link", 1, None, None, 2, "ab/out.val", None),
+        ("fifo", 1, None, None, 2, "ab/fifo.val", None),
+        ("number", 1, None, None, 2, "ab\0", None),
+        ("no text", 1, None, None, 3, "ab/bad.val", None),
+        ("no bytes", 1, None, None, 3, None, "text"),
+        ("time", 1, "soon", None, 1, None, 1),
+        ("mode", 1, None, None, 9, None, 1),
+        ("large", 1, None, None, 1, None, bytes(1 << 20)),
+        ("deep", 1, None, None, 4, None, pickle.dumps(deep)),
+    ]
+    with contextlib.closing(sqlite3.connect(old / "cache.db")) as database:
+        for row in rows:
+            database.execute("INSERT INTO Cache VALUES (NULL, ?, ?, 0, ?, ?, ?, ?, ?)", row)
+        database.execute("UPDATE Cache SET value = CAST(X'ff' AS TEXT) WHERE key = 'text'")
+        database.commit()
+        c = durahash.Cache(clock=durahash.Clock(1000), size_limit=1 << 20)
+        copied, left = from_diskcache.copy(old, c, allow_pickle=True, now=1000)  # from the log that is there
+    assert copied == 6 and left["its file is outside of the folder"] == 3 and sum(left.values()) == 17
+    assert sum(count for reason, count in left.items() if reason.startswith("FullError")) == 1
+    assert sorted(old.rglob("*")) == before
+    assert from_diskcache.copy(old, durahash.Cache(), now=1000)[0] and sorted(old.rglob("*")) == before
 
 
 def test_the_program_that_copies(old, path, tmp_path):
@@ -517,6 +649,9 @@ def test_the_program_that_copies(old, path, tmp_path):
     ran = subprocess.run([*run, tmp_path / "fan", tmp_path / "b.pool"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert ran.stdout == "4 entries copied\n"
     again = subprocess.run([*run, tmp_path / "fan", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert again.returncode != 0 and "already exists" in again.stderr
+    assert again.returncode != 0 and "already exists" in again.stderr and "Traceback" not in again.stderr
+    (tmp_path / "fan/000/cache.db").write_bytes(b"no database" * 1000)
+    broken = subprocess.run([*run, tmp_path / "fan", tmp_path / "c.pool"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert broken.returncode == 1 and "not a database" in broken.stderr and "remove it" in broken.stderr
     with pytest.raises(FileNotFoundError, match="no cache.db"):
         from_diskcache.copy(tmp_path, durahash.Cache())

@@ -82,6 +82,18 @@ def test_it_is_a_mutable_mapping():
         hash(m)
 
 
+def test_pop_leaves_what_it_cannot_decode(path):
+    with durahash.Map(path, key=str, value=(lambda x: x, lambda b: b)) as m:
+        m["a"] = b"1 +"
+    with durahash.Map(path, key=str, value=(lambda x: x, eval)) as m:
+        for operation in (lambda: m.pop("a"), lambda: m.pop("a", None), m.popitem):
+            with pytest.raises(SyntaxError):
+                operation()
+        assert len(m) == 1
+        m["a"] = b"1 + 1"
+        assert m.pop("a") == 2 and m.pop("a", 5) == 5 and not m
+
+
 def test_types_are_python_types_or_names():
     import struct
 

@@ -1,8 +1,10 @@
 """The class of caches: that of the native module, with what takes functions."""
 
 import functools
+import operator
 
 from . import _native
+from ._errors import Error, FullError, ReadOnlyError, TypesError
 from ._maps import _opened
 
 _ABSENT = object()
@@ -78,15 +80,17 @@ class Cache(_native.Cache):
         >>> c.decr("left", default=10)
         9
         """
-        return self.incr(key, -delta, default)
+        # Of an int: an unsigned one of numpy has no negative.
+        return self.incr(key, -delta if isinstance(delta, float) else -operator.index(delta), default)
 
     def memoize(self, name=None, typed=False, expire=None, tag=None, ignore=()):
         """A decorator that keeps the results of a function, by its arguments, which must be keys.
 
-        ``name`` is in the keys, and is that of the function unless it is given. ``typed=True`` tells arguments apart whose
+        ``name`` is in the keys, and is that of the function unless it is given, as it must be for a lambda. ``typed=True`` tells arguments apart whose
         class is a subclass of another. ``ignore`` has places and names of arguments that do not count. ``expire`` and
         ``tag`` are those of ``set``; with ``expire=0`` nothing is kept. ``f.__cache_key__(...)`` is the key for a call,
-        ``f.__wrapped__`` the function. Several threads that miss the same key at once all call the function.
+        ``f.__wrapped__`` the function. Several threads that miss the same key at once all call the function. A result that
+        cannot be decoded is a miss, and one that has no room is returned and not kept.
 
         >>> c = durahash.Cache()
         >>> @c.memoize(expire=60)
@@ -101,10 +105,15 @@ class Cache(_native.Cache):
         """
         if callable(name):
             raise TypeError("call it: @cache.memoize()")
+        if isinstance(ignore, (str, bytes)):
+            raise TypeError(f"ignore= has places and names, as in ignore={{{ignore!r}}}")
         ignore = frozenset(ignore)
 
         def decorate(f):
-            base = name if name is not None else f"{f.__module__}.{f.__qualname__}"
+            own = getattr(f, "__qualname__", "<lambda>")
+            if name is None and own.endswith("<lambda>"):
+                raise TypeError(f"{f!r} has no name of its own: give one with name=")
+            base = name if name is not None else f"{f.__module__}.{own}"
 
             def cache_key(*args, **kwargs):
                 args = tuple(arg for n, arg in enumerate(args) if n not in ignore)
@@ -117,11 +126,20 @@ class Cache(_native.Cache):
             @functools.wraps(f)
             def wrapper(*args, **kwargs):
                 key = cache_key(*args, **kwargs)
-                result = self.get(key, _ABSENT)
+                try:
+                    result = self.get(key, _ABSENT)
+                except Exception as e:
+                    if isinstance(e, Error) and not isinstance(e, TypesError):
+                        raise
+                    key in self  # raises the same if it was the key that is none
+                    result = _ABSENT
                 if result is _ABSENT:
                     result = f(*args, **kwargs)
                     if expire is None or expire > 0:
-                        self.set(key, result, expire, tag=tag)
+                        try:
+                            self.set(key, result, expire, tag=tag)
+                        except (FullError, ReadOnlyError):
+                            pass
                 return result
 
             wrapper.__cache_key__ = cache_key

@@ -22,4 +22,18 @@ def msgpack():
     """Both functions of the module msgpack, which is imported when they are asked for."""
     import msgpack
 
-    return msgpack.packb, msgpack.unpackb
+    def decode(data):
+        try:
+            return msgpack.unpackb(data, strict_map_key=False)
+        except TypeError:  # keys that are lists: they were tuples
+            return msgpack.unpackb(data, strict_map_key=False, object_pairs_hook=_with_tuples)
+
+    return msgpack.packb, decode
+
+
+def _with_tuples(pairs):
+    return {_tuple(key): value for key, value in pairs}
+
+
+def _tuple(key):
+    return tuple(map(_tuple, key)) if isinstance(key, list) else key
