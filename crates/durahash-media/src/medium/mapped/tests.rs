@@ -682,6 +682,8 @@ fn a_reader_takes_no_file_that_its_writer_removes_meanwhile() {
     let (_dir, path) = directory();
     make(&path, EXTENT, 7).unwrap();
     let writer = Mapped::open(&path, false, &for_readers()).unwrap();
+    assert!(Mapped::look_on(&path, None, &options()).unwrap().is_none(), "nothing is counted yet");
+    writer.changes().unwrap().count_for(1);
     assert!(Mapped::look_on(&path, None, &options()).unwrap().is_some());
     let name = path.with_file_name(writer.file_id.readers_name());
     faults::before_lock(Some(Box::new(move || fs::remove_file(&name).unwrap())));
