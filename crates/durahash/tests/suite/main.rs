@@ -5,6 +5,7 @@ mod any;
 mod backup;
 mod batch;
 mod cache;
+mod cache_bounds;
 mod cells;
 mod checks;
 mod concurrent;
