@@ -36,12 +36,13 @@ pub(crate) fn compact(
     let replaced = copy_all(&old, &aside, settings, watch).and_then(|new| {
         // Readers of the old pool are told before the new one can be opened.
         drop(old);
-        old_lock.map_or(Ok(()), |old| new.replace(&old))
+        old_lock.as_ref().map_or(Ok(()), |old| new.replace(old))
     });
     if replaced.is_err() {
         // The first failure is the one to report.
         let _ = remove(&aside);
     }
+    drop(old_lock);
     replaced
 }
 

@@ -135,12 +135,19 @@ fn open_file(
         medium = Mapped::reopen(lock, &options)?;
         lock = medium.file_lock();
     }
-    let pool = if needs_no_log {
-        open_on(settings, medium, required)
-    } else {
-        open_behind_log(settings, medium, (mode, to_live_image), required)
-    };
-    Ok((pool?, lock))
+    if needs_no_log {
+        return Ok((open_on(settings, medium, required)?, lock));
+    }
+    let may_have_lines = settings.live_image.is_none() && !settings.readers && !medium.has_log();
+    match open_behind_log(settings, medium, (mode, to_live_image), required) {
+        // There is no space for the pool's length again.
+        Err(e) if to_live_image && may_have_lines && matches!(e.kind(), ErrorKind::Full { .. }) => {
+            let medium = Mapped::reopen(lock, &options)?;
+            let lock = medium.file_lock();
+            Ok((open_behind_log(settings, medium, (mode, false), required)?, lock))
+        }
+        opened => Ok((opened?, lock)),
+    }
 }
 
 /// Opens a pool that another process has open for writing, if that lets others read it.
@@ -195,7 +202,7 @@ fn open_behind_log(
         let _ = open_on(&settings, reader, required)?;
     }
     // The area counts as a part of the pool, which may not be long.
-    let part = pool.format().max_bytes / LOG_PART;
+    let part = pool.max_bytes() / LOG_PART;
     let log_bytes = if is_live { RING_BYTES.min(part).max(LOG_BYTES) } else { LOG_BYTES };
     pool.add_log(settings.log_bytes.unwrap_or(log_bytes), is_live)?;
     if settings.log_bytes.is_none() {

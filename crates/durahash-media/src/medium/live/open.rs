@@ -9,7 +9,7 @@
 //! 5. if the file is reached through another mount than was noted, the bodies of these parts are sound as well. A container that
 //!    is started again changes the mount.
 //!
-//! Every other use of the pool writes a head with another salt, or of another kind, first. So a copy of both files, an older
+//! Every use of the pool writes a head with another salt, or that names no live file, first. So a copy of both files, an older
 //! pool in the place of this one, and a live file whose inode was used again are found out. If the test
 //! fails, a closed pool needs no live image; under *another boot* the pool is what base and batches hold, a consistent cut;
 //! under the *same boot* it is refused, as stores that were promised to survive would be missing, unless the
@@ -18,7 +18,8 @@
 //! | Step, with the live image | If it stops after this step |
 //! |---|---|
 //! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only | the same |
-//! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
+//! | O2 if it is closed: another salt in the header | the base has everything, and no live image is trusted |
+//! | then a head with it that is not closed, over the other | the pool is in use; the image has everything |
 //! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
 //! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
 //! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
@@ -181,6 +182,11 @@ fn trust<D: LiveSource>(disk: &D, head: &Head) -> Result<Result<Noted, &'static 
     Ok(Ok(noted))
 }
 
+fn new_salt() -> Result<u64> {
+    let failed = |e| Error::io("asking for random bytes", None, io::Error::other(e));
+    getrandom::u64().map_err(failed)
+}
+
 impl<D: LiveDisk> Core<D> {
     /// Goes on from what was found: see the module docs.
     ///
@@ -204,7 +210,10 @@ impl<D: LiveDisk> Core<D> {
         areas.dedup();
         lock(&self.base).areas = areas;
         if head.closed {
-            let next = Head { generation: head.generation + 1, closed: false, ..head };
+            // A pool that was closed before, and is put in the place of this one, is not that of the image.
+            let salt = if noted.last == head.at { new_salt()? } else { head.salt };
+            self.header().set_salt(salt);
+            let next = Head { generation: head.generation + 1, salt, closed: false, ..head };
             self.write_head(&next)?;
             self.set_head(next);
         }
@@ -269,25 +278,14 @@ impl<D: LiveDisk> Core<D> {
             self.disk.sync_data().map_err(|e| self.writing(e))?;
         }
         let head = self.head();
-        let salt = getrandom::u64()
-            .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
-        let (none, generation) = (FileName::default(), head.generation + 2);
-        let closed = Head {
-            generation,
-            salt,
-            at: to,
-            closed: true,
-            bad: false,
-            live: none,
-            boot: [0; 2],
-            ..head
-        };
+        let salt = new_salt()?;
+        let closed = Head { salt, at: to, ..head.disowned() };
         let has_boot = self.disk.boot() != [0; 2];
         // Nothing names it yet. If there is no space for it, the pool is as it was.
         let live = if has_boot {
             self.disk.make_live(&mut |off, bytes| self.verify_copied(off, bytes))?
         } else {
-            none
+            FileName::default()
         };
         // A head that was closed says all that these would.
         if !head.closed {
@@ -301,7 +299,7 @@ impl<D: LiveDisk> Core<D> {
         let (boot, pool, mount) = (self.disk.boot(), self.disk.pool_name(), self.disk.mount());
         let (epoch, bad) = (FIRST_EPOCH, false);
         self.header().make(&Noted { boot, pool, live, salt, epoch, last: to, bad, mount });
-        let (generation, pool) = (generation + 1, self.disk.file_id());
+        let (generation, pool) = (closed.generation + 1, self.disk.file_id());
         let open = Head { generation, closed: false, live, boot, pool, ..closed };
         self.write_head(&open)?;
         self.set_head(open);
