@@ -113,16 +113,17 @@ fn open_file(
     };
     let mut lock = medium.file_lock();
     check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
+    if settings.read_only {
+        return Ok((open_to_read(settings, medium, required)?, lock));
+    }
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
-    let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
+    let needs_no_log = mode == SyncMode::Process || medium.is_dax();
     let carries = || !medium.has_lines() && medium.carries_live_image();
     let to_live_image = settings.live_image.unwrap_or_else(carries);
     if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
         return refused(NO_READERS);
     }
-    if settings.read_only {
-        medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
-    } else if medium.is_in_live_image() {
+    if medium.is_in_live_image() {
         let mode = if needs_no_log { SyncMode::INTERVAL } else { mode };
         let image = live_image(settings, medium, mode)?;
         if !needs_no_log && to_live_image {
@@ -148,6 +149,16 @@ fn open_file(
         }
         opened => Ok((opened?, lock)),
     }
+}
+
+/// Opens a pool in private pages.
+pub(crate) fn open_to_read(
+    settings: &Settings,
+    mut medium: Mapped,
+    required: Required,
+) -> Result<Arc<OpenPool>> {
+    medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
+    open_on(settings, medium, required)
 }
 
 /// Opens a pool that another process has open for writing, if that lets others read it.

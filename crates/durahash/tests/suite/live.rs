@@ -283,7 +283,7 @@ fn copies_and_older_pools_are_found_out() {
     assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
 }
 
-/// A live file that stayed with a close is not that of an earlier state either, which comes back into the same file after a kill.
+/// A live file that stayed with a close is not that of an earlier state, which comes back into the same file after a kill.
 #[test]
 fn a_pool_of_before_is_not_undone_by_a_long_live_file() {
     let (dir, path) = new_path();

@@ -270,10 +270,6 @@ impl Header<'_> {
         self.0[at::EPOCH].store(epoch);
     }
 
-    pub(super) fn set_salt(&self, salt: u64) {
-        self.0[at::SALT].store(salt);
-    }
-
     pub(super) fn set_mount(&self, mount: u64) {
         self.0[at::MOUNT].store(mount);
     }

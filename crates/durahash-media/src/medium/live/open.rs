@@ -9,7 +9,7 @@
 //! 5. if the file is reached through another mount than was noted, the bodies of these parts are sound as well. A container that
 //!    is started again changes the mount.
 //!
-//! Every use of the pool writes a head with another salt, or that names no live file, first. So a copy of both files, an older
+//! Every other use of the pool writes a head with another salt, or that names no live file, first. So a copy of both files, an older
 //! pool in the place of this one, and a live file whose inode was used again are found out. If the test
 //! fails, a closed pool needs no live image; under *another boot* the pool is what base and batches hold, a consistent cut;
 //! under the *same boot* it is refused, as stores that were promised to survive would be missing, unless the
@@ -18,8 +18,7 @@
 //! | Step, with the live image | If it stops after this step |
 //! |---|---|
 //! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only | the same |
-//! | O2 if it is closed: another salt in the header | the base has everything, and no live image is trusted |
-//! | then a head with it that is not closed, over the other | the pool is in use; the image has everything |
+//! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
 //! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
 //! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
 //! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
@@ -182,11 +181,6 @@ fn trust<D: LiveSource>(disk: &D, head: &Head) -> Result<Result<Noted, &'static 
     Ok(Ok(noted))
 }
 
-fn new_salt() -> Result<u64> {
-    let failed = |e| Error::io("asking for random bytes", None, io::Error::other(e));
-    getrandom::u64().map_err(failed)
-}
-
 impl<D: LiveDisk> Core<D> {
     /// Goes on from what was found: see the module docs.
     ///
@@ -210,10 +204,7 @@ impl<D: LiveDisk> Core<D> {
         areas.dedup();
         lock(&self.base).areas = areas;
         if head.closed {
-            // A pool that was closed before, and is put in the place of this one, is not that of the image.
-            let salt = if noted.last == head.at { new_salt()? } else { head.salt };
-            self.header().set_salt(salt);
-            let next = Head { generation: head.generation + 1, salt, closed: false, ..head };
+            let next = Head { generation: head.generation + 1, closed: false, ..head };
             self.write_head(&next)?;
             self.set_head(next);
         }
@@ -278,7 +269,8 @@ impl<D: LiveDisk> Core<D> {
             self.disk.sync_data().map_err(|e| self.writing(e))?;
         }
         let head = self.head();
-        let salt = new_salt()?;
+        let salt = getrandom::u64()
+            .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
         let closed = Head { salt, at: to, ..head.disowned() };
         let has_boot = self.disk.boot() != [0; 2];
         // Nothing names it yet. If there is no space for it, the pool is as it was.
