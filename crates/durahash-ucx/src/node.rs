@@ -95,7 +95,7 @@ impl UcxNode {
     }
 
     /// The same in the memory of a file, which has its own size and rows. Clients may connect again when a node that
-    /// served it was killed. Drop a file, after [`stop`](Self::stop), by [`close`](FileMemory::close).
+    /// served it was killed. [`stop`](Self::stop) returns it, to be [closed](FileMemory::close).
     ///
     /// UCX registers memory that lies in the page cache. For a NIC with RDMA, the kernel may refuse that on
     /// file systems with a disk.

@@ -186,7 +186,11 @@ impl Node {
         // SAFETY: `raw` is written on success only. `at` is null, or the `bytes` bytes of `memory`, which are
         // mapped as long as that lives; it goes behind the node.
         let status = unsafe { dh_node_start(at, bytes, loopback.into(), &mut raw) };
-        check("registering a region", status)?;
+        if let Err(e) = check("registering a region", status) {
+            // Nobody has stored to it. That it is not served is what is told.
+            drop(memory.map(|memory| memory.close(Duration::ZERO)));
+            return Err(e);
+        }
         let raw = NonNull::new(raw).expect("a node that was started");
         Ok(Node { raw, bytes, memory })
     }

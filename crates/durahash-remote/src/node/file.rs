@@ -6,11 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash_media::{Error, NodeFile, Result, SharedHeader};
+use durahash_media::{Error, ErrorKind, NodeFile, Result, SharedHeader};
 
 use super::memory::{LOCAL, MAX_CLIENTS};
 use super::message::Offer;
 use crate::fabric::Beside;
+
+/// Rows of a file, at most.
+const ROWS_MAX: u64 = 4096;
 
 /// The memory of a node in a file: what clients store there outlives the node.
 ///
@@ -61,7 +64,7 @@ impl FileMemory {
     /// Makes a file at `path`, which must be free, for `bytes` bytes of memory, a multiple of 4096. All space is taken at once.
     ///
     /// # Errors
-    /// As [`NodeFile::create`].
+    /// As [`NodeFile::create`](durahash_media::NodeFile::create).
     pub fn create(path: &Path, bytes: u64) -> Result<()> {
         let id = getrandom::u64().map_err(|e| {
             Error::io("choosing a random id for a region", None, io::Error::other(e))
@@ -77,13 +80,31 @@ impl FileMemory {
     /// whole although clients of a node that was killed may be alive. `accept_suspect` takes them for dead then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
         let file = NodeFile::open(path, bytes, accept_suspect)?;
+        match Self::beside(&file, path, accept_suspect) {
+            Ok((path, beside)) => Ok(FileMemory { file, path, beside, alone: None }),
+            Err(e) => {
+                if !file.may_be_mapped() {
+                    // Nobody has stored to it. That it is not served is what is told.
+                    drop(file.close());
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn beside(file: &NodeFile, path: &Path, accept_suspect: bool) -> Result<(PathBuf, Beside)> {
+        let SharedHeader { id, rows: found, .. } = file.region().header();
+        let expected = found.clamp(1, ROWS_MAX);
+        if found != expected {
+            let what = "the number of rows";
+            return Err(ErrorKind::Region { what, found, expected }.into());
+        }
         // Clients may have another current directory.
         let path = fs::canonicalize(path);
         let path = path.map_err(|e| Error::io("looking for", None, e))?;
-        let SharedHeader { id, rows, .. } = file.region().header();
         let may_be_mapped = file.may_be_mapped() && !accept_suspect;
-        let beside = Beside::open(&path, id, rows as u32, may_be_mapped)?;
-        Ok(FileMemory { file, path, beside, alone: None })
+        let beside = Beside::open(&path, id, found as u32, may_be_mapped)?;
+        Ok((path, beside))
     }
 
     /// The file's path.

@@ -1,6 +1,5 @@
 use std::ffi::OsStr;
 
-use durahash_media::ErrorKind;
 use durahash_media::sim::set_boot;
 
 use super::*;
