@@ -23,7 +23,7 @@ const ROWS_MAX: u64 = 4096;
 /// made while it was not closed, unless `accept_suspect`; [`is_suspect`](Self::is_suspect) says so ever after.
 ///
 /// Id, size and rows are those of the file, so an index over several nodes finds the memory of each of them again.
-/// Clients of a node that ended connect again. Those that lent the memory as processes of this host keep it
+/// Clients of a node that ended connect again. Processes of this host, to which it was [lent](Self::lend), keep it
 /// attached, and count as alive, until they drop what they had opened.
 ///
 /// Beside the file lies a directory `durahash-….clients`, which the clients of this host lock. A file that is moved
@@ -76,7 +76,7 @@ impl FileMemory {
     /// Opens the file at `path`; with `bytes`, its memory must have that size.
     ///
     /// # Errors
-    /// As [`NodeFile::open`]; [`Io`](durahash_media::ErrorKind::Io) when the directory beside it cannot be made, or is not
+    /// As [`NodeFile::open`](durahash_media::NodeFile::open); [`Io`](durahash_media::ErrorKind::Io) when the directory beside it cannot be made, or is not
     /// whole although clients of a node that was killed may be alive. `accept_suspect` takes them for dead then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
         let file = NodeFile::open(path, bytes, accept_suspect)?;
