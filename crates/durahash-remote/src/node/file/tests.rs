@@ -37,9 +37,8 @@ fn clients_of_a_killed_node_count_as_alive_for_as_long_as_they_are() {
     let local = attach(&memory.lend().unwrap()).unwrap();
     let options = Options { max_depth: 8, ..Options::default() };
     let client = || local.client().unwrap();
-    let first = block_on(RemoteMap::create(client(), options.clone())).unwrap();
-    let [second, third] =
-        [(); 2].map(|()| block_on(RemoteMap::open(client(), options.clone())).unwrap());
+    let first = block_on(RemoteMap::create(client(), options)).unwrap();
+    let [second, third] = [(); 2].map(|()| block_on(RemoteMap::open(client(), options)).unwrap());
     block_on(second.put(b"key", b"value")).unwrap();
     // As those whose processes are killed with the node's: they do not leave.
     drop((first, second, memory));
