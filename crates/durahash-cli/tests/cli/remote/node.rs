@@ -92,7 +92,7 @@ impl<'a> Node<'a> {
         let dir = fabric.strip_prefix("local:").map(PathBuf::from);
         let wanted = if over == Over::Local { "local" } else { "ucx" };
         assert!(dir.is_some() || fabric == wanted, "{fabric}");
-        assert!(file.is_empty() == !more.contains("--file "), "{said}");
+        assert!(file.is_empty() != more.contains("--file "), "{said}");
         Node { work, child, address: address.into(), dir }
     }
 
