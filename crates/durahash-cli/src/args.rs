@@ -29,7 +29,7 @@ Examples:
   durahash stats packages.pool";
 
 /// Durable hash indexes in files. A change that a command has made survives kill -9, and loss of power
-/// too; in the memory of nodes it lasts as long as the nodes do.
+/// too; in the memory of nodes it lasts as long as the nodes do, or their files.
 #[derive(Debug, Parser)]
 #[command(name = "durahash", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -285,7 +285,9 @@ Examples:
     /// Lend memory to clients, which keep an index in it
     ///
     /// Prints the address that it listens on, and serves until a signal ends it. The memory and its contents
-    /// go with the node; a process of its own removes them. Everyone who can write to the memory is fully
+    /// go with the node; a process of its own removes them. With --file they stay: after a kill of the node, all that
+    /// clients have stored is there for the next one, and SIGINT or SIGTERM closes the file, so that it
+    /// survives a restart of the machine. Everyone who can write to the memory is fully
     /// trusted. The token keeps out mistakes, not attackers on the wire: listen beyond the loopback address
     /// only where everyone on the network is trusted.
     #[command(
@@ -293,6 +295,7 @@ Examples:
         after_help = "\
 Examples:
   durahash node --size 4GiB
+  durahash node --file memory.node
   durahash node --listen 127.0.0.1:7411 --token-file token --fabric local:/dev/shm/node"
     )]
     Node(remote::Node),

@@ -1,5 +1,7 @@
 //! `node`: memory lent to clients.
 
+mod ends;
+mod file;
 mod guard;
 #[cfg(feature = "ucx")]
 mod ucx;
@@ -7,45 +9,34 @@ mod ucx;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 
 use durahash_remote::Error;
 use durahash_remote::node::{Limits, Listening, Offer, Token};
 
-use crate::args::remote::{FabricName, Node};
+use crate::args::remote::{FabricName, Node, SIZE};
 use crate::exit::{Exit, Failure};
 use crate::output::{complain, print};
 
+use ends::{Ends, ends};
 use guard::Guard;
 pub(crate) use guard::guard_main;
 
-/// Disconnected when the standard input has ended, by which the node does; nothing where it does not.
-type Eof = Option<Receiver<()>>;
-
-/// `durahash node`. It ends by a signal, or with its input, and its memory is removed then.
+/// `durahash node`. It ends by a signal, or with its input. Its memory is removed then, or closed where it is a file.
 pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
     let token = args.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|e| Failure::node(&e))?;
-    let eof = args.until_eof.then(read_to_end).transpose()?;
+    let ends = ends(args)?;
     let address = address(&args.listen)?;
-    match &args.fabric {
-        FabricName::Local(dir) => local(args, address, dir.as_deref(), token, eof),
-        FabricName::Ucx => over_ucx(args, address, token, eof),
+    match (&args.fabric, &args.file) {
+        (FabricName::Local(None), Some(file)) => local_file(args, address, file, token, ends),
+        (FabricName::Local(Some(_)), Some(_)) => {
+            let what =
+                "--file and --fabric local:PATH name two places for one memory: leave one out";
+            Err(Failure::new(Exit::Usage, what))
+        }
+        (FabricName::Local(dir), None) => local(args, address, dir.as_deref(), token, ends),
+        (FabricName::Ucx, _) => over_ucx(args, address, token, ends),
     }
-}
-
-/// Reads what nobody wants, by a thread.
-fn read_to_end() -> Result<Receiver<()>, Failure> {
-    let (open, eof) = channel();
-    let read = move || {
-        // However it ends.
-        drop(io::copy(&mut io::stdin(), &mut io::sink()));
-        drop(open);
-    };
-    let thread = thread::Builder::new().name("durahash-eof".into()).spawn(read);
-    thread.map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
-    Ok(eof)
 }
 
 /// Where to listen: of the addresses that a name has the first at which that is possible, and no other.
@@ -71,14 +62,45 @@ fn local(
     address: SocketAddr,
     dir: Option<&Path>,
     token: Option<Token>,
-    eof: Eof,
+    ends: Ends,
 ) -> Result<Exit, Failure> {
     // It makes the directory, so it is there before there is anything to remove.
     let (mut guard, place) = Guard::start(dir)?;
-    let memory = place.lend(args.size).map_err(|e| Failure::node(&e))?;
+    let memory = place.lend(args.size.unwrap_or(SIZE)).map_err(|e| Failure::node(&e))?;
     guard.tell(&memory)?;
     let fabric = format!("local:{}", memory.dir().display());
-    let node = listen(args, address, memory.offer(), token, &fabric)?;
+    let node = listen(address, memory.offer(), token, &fabric)?;
+    warn_others(address, &node);
+    match ends {
+        Some(ends) => drop(ends.recv()),
+        None => node.serve(),
+    }
+    Ok(Exit::Ok)
+}
+
+/// The same in a file, which stays.
+fn local_file(
+    args: &Node,
+    address: SocketAddr,
+    path: &Path,
+    token: Option<Token>,
+    ends: Ends,
+) -> Result<Exit, Failure> {
+    let memory = file::open(args, path)?;
+    let offer = memory.lend().map_err(|e| file::explained(path, &e))?;
+    let fabric = format!("local, file {}", memory.path().display());
+    let served = listen(address, offer, token, &fabric).map(|node| {
+        warn_others(address, &node);
+        if let Some(ends) = ends {
+            let _ = ends.recv();
+        }
+        // Now the connections end, so that clients learn of it.
+    });
+    let closed = file::close(memory);
+    served.and(closed)
+}
+
+fn warn_others(address: SocketAddr, node: &Listening) {
     if !is_loopback(address) {
         complain(&format!(
             "durahash: other hosts may reach {}, but not the memory: that is files of this host; \
@@ -86,12 +108,6 @@ fn local(
             node.address()
         ));
     }
-    match eof {
-        // Nothing is ever sent.
-        Some(eof) => drop(eof.recv()),
-        None => node.serve(),
-    }
-    Ok(Exit::Ok)
 }
 
 #[cfg(feature = "ucx")]
@@ -99,29 +115,28 @@ fn over_ucx(
     args: &Node,
     address: SocketAddr,
     token: Option<Token>,
-    eof: Eof,
+    ends: Ends,
 ) -> Result<Exit, Failure> {
-    ucx::serve(args, address, token, eof)
+    ucx::serve(args, address, token, ends)
 }
 
 #[cfg(not(feature = "ucx"))]
-fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Eof) -> Result<Exit, Failure> {
+fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Ends) -> Result<Exit, Failure> {
     Err(Failure::no_ucx("--fabric ucx lends memory over UCX"))
 }
 
 /// Listens for clients, and says so.
 fn listen(
-    args: &Node,
     address: SocketAddr,
     offer: Offer,
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
     let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
-    let limits = Limits::default();
+    let (limits, bytes) = (Limits::default(), offer.bytes);
     let node = Listening::bind_watched(&address.to_string(), offer, token, limits, refused);
     let node = node.map_err(|e| Failure::node(&e))?;
-    let text = format!("node {}, {} bytes, fabric {fabric}\n", node.address(), args.size);
+    let text = format!("node {}, {bytes} bytes, fabric {fabric}\n", node.address());
     match print(text.as_bytes()) {
         // The program that started it need not listen.
         Err(failure) if failure.message.is_none() => {}

@@ -9,7 +9,7 @@
 //!   benchmarks.
 //! - [`VersionLock`], [`Reserved`], [`ByDepth`]: structures in DRAM beside them. [`EpochLock`]: a lock
 //!   that lies on the medium.
-//! - [`SharedRegion`]: memory that several processes access word by word.
+//! - [`SharedRegion`]: memory that several processes access word by word; [`NodeFile`]: one in a file that a node lends.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -67,7 +67,7 @@ pub use medium::{
     Mapped, MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SumArea, SyncMode,
 };
 #[cfg(not(loom))]
-pub use medium::{SharedHeader, SharedRegion};
+pub use medium::{NodeFile, SharedHeader, SharedRegion};
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Gate, Geometry, MapEntry, Place, Pool, PoolStats, Superblock};
 #[cfg(not(loom))]

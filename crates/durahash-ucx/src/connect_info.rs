@@ -5,7 +5,7 @@ use durahash_media::{ErrorKind, Result};
 use crate::leases::{LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"duraucx\0");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Words before the address and the key.
 const WORDS: usize = 10;
 /// More than the bytes of a worker's address, or of a packed key.

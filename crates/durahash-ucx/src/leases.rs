@@ -1,12 +1,17 @@
 //! Lease words of clients, in the fabric's own pages.
 //!
-//! Every region begins with pages of the fabric itself:
+//! Every region begins with pages of the fabric itself. In the file of a node there is one, which begins with what
+//! identifies the file:
 //!
 //! ```text
-//! off  0  id of the region
-//!      8  a number that changes at least every 20 ms while the node serves the region
-//!     64  the lease word of each row; those of node 0 count
+//! off  0  the file's own, else zeros
+//!    128  id of the region
+//!    136  a number that changes at least every 20 ms while the node serves the region
+//!    512  the lease word of each row; those of node 0 count
 //! ```
+//!
+//! In a file they outlive the node. A client of the last node cannot reach the next one, so it no longer renews its
+//! lease; but it may still have verbs under way to other nodes, so its row is not free before it is evicted.
 //!
 //! | step | state if the client dies then |
 //! |---|---|
@@ -18,6 +23,8 @@
 
 use std::time::Duration;
 
+use durahash_media::NodeFile;
+
 /// Rows at most.
 pub(crate) const ROWS_MAX: u32 = 4096;
 /// A quarter of a lease is longer than a round trip takes on any network.
@@ -27,10 +34,10 @@ pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of a region at most.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << 47;
 /// Offset of the region's id.
-pub(crate) const ID_OFF: usize = 0;
+pub(crate) const ID_OFF: usize = NodeFile::FABRIC_OFF;
 /// Offset of the node's beat.
-pub(crate) const BEAT_OFF: usize = 8;
-const ROWS_OFF: u64 = 64;
+pub(crate) const BEAT_OFF: usize = ID_OFF + 8;
+const ROWS_OFF: u64 = 512;
 /// Regions consist of whole pages.
 pub(crate) const PAGE: u64 = 4096;
 
@@ -160,7 +167,7 @@ mod tests {
         assert!(evicting.state() == State::Evicting && !evicting.lives_as(last));
         assert_eq!(evicting.with(State::Live), last);
         assert_eq!(Lease(3).state(), State::Evicting);
-        assert_eq!((own_bytes(1), own_bytes(504), own_bytes(505)), (4096, 4096, 8192));
+        assert_eq!((own_bytes(1), own_bytes(448), own_bytes(449)), (4096, 4096, 8192));
         assert!(lease_off(ROWS_MAX - 1) + 8 <= own_bytes(ROWS_MAX));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use durahash_media::{Error, ErrorKind, Limit, Result};
-use durahash_remote::node::Offer;
+use durahash_media::{Error, ErrorKind, Limit, Result, SharedHeader};
+use durahash_remote::node::{FileMemory, Offer};
 
 use crate::connect_info::ConnectInfo;
 use crate::leases::{
@@ -49,7 +49,7 @@ impl Default for UcxNodeOptions {
 
 /// A region of memory that clients reach over UCX, and a thread that progresses their verbs.
 ///
-/// Dropping it discards the region and its contents. Clients then get [`NodeLost`](ErrorKind::NodeLost).
+/// Dropping it discards the region and its contents, unless they lie in a file. Clients then get [`NodeLost`](ErrorKind::NodeLost).
 ///
 /// **Broken connections.** UCX 1.13 ends the node's whole process (`Fatal: unexpected error: Endpoint
 /// timeout`) if a client's connection over TCP breaks before UCX has answered its writes. That happened in about one of
@@ -68,7 +68,7 @@ pub struct UcxNode {
     rows: u32,
     info: Vec<u8>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Option<JoinHandle<Result<Node>>>,
 }
 
 impl UcxNode {
@@ -78,27 +78,54 @@ impl UcxNode {
     /// # Errors
     /// [`Options`](ErrorKind::Options) when an option is out of its range; [`Io`](ErrorKind::Io) with UCX's message.
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
-        let UcxNodeOptions { bytes, max_clients: rows, lease, loopback } = *options;
-        let refused = |what| Err(ErrorKind::Options { what }.into());
+        let UcxNodeOptions { bytes, max_clients: rows, .. } = *options;
         if bytes == 0 || !bytes.is_multiple_of(PAGE) || bytes > REGION_BYTES_MAX {
-            return refused(
-                "the bytes of a region are a multiple of 4096, and not more than 128 TiB",
-            );
+            let what = "the bytes of a region are a multiple of 4096, and not more than 128 TiB";
+            return Err(ErrorKind::Options { what }.into());
         }
         if !(1..=ROWS_MAX).contains(&rows) {
-            return refused("a fabric has 1 to 4096 rows");
+            return Err(ErrorKind::Options { what: "a fabric has 1 to 4096 rows" }.into());
         }
-        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
-            return refused("a lease is a second at least, and a day at most");
-        }
-        let lease_ns = lease.as_nanos() as u64;
         let id = getrandom::u64().map_err(|e| {
             Error::io("choosing a random id for a region", None, std::io::Error::other(e))
         })?;
         let all = usize::try_from(own_bytes(rows) + bytes)
             .map_err(|_| Error::full(bytes, Limit::Nodes))?;
-        let loopback = loopback && std::env::var_os("UCX_NET_DEVICES").is_none();
-        let mut node = Node::start(all, loopback)?;
+        Self::serve(options, (id, bytes, rows), |loopback| Node::start(all, loopback))
+    }
+
+    /// The same in the memory of a file, which has its own size and rows. Clients may connect again when a node that
+    /// served it was killed. [`stop`](Self::stop) returns it, to be [closed](FileMemory::close).
+    ///
+    /// UCX registers memory that lies in the page cache. For a NIC with RDMA, the kernel may refuse that on
+    /// file systems with a disk.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); [`Locked`](ErrorKind::Locked) when processes of this host have it attached, as
+    /// clients of a node that lent it to them.
+    pub fn start_in(mut memory: FileMemory, options: &UcxNodeOptions) -> Result<Self> {
+        let SharedHeader { id, bytes, rows, .. } = memory.file().region().header();
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX);
+        if own_bytes(rows) != PAGE {
+            let what = "the file of a node has 448 rows at most over UCX";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        memory.shut()?;
+        Self::serve(options, (id, bytes, rows), |loopback| Node::start_in(memory, loopback))
+    }
+
+    fn serve(
+        options: &UcxNodeOptions,
+        (id, bytes, rows): (u64, u64, u32),
+        start: impl FnOnce(bool) -> Result<Node>,
+    ) -> Result<Self> {
+        let UcxNodeOptions { lease, loopback, .. } = *options;
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+            let what = "a lease is a second at least, and a day at most";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let lease_ns = lease.as_nanos() as u64;
+        let mut node = start(loopback && std::env::var_os("UCX_NET_DEVICES").is_none())?;
         node.set_word(ID_OFF, id.to_le());
         let info =
             ConnectInfo::new(id, sys::version(), bytes, rows, lease_ns, node.parts()).to_bytes();
@@ -111,7 +138,7 @@ impl UcxNode {
                 beat += 1;
                 node.set_word(BEAT_OFF, u64::to_le(beat));
             }
-            Ok(())
+            Ok(node)
         };
         let thread = thread::Builder::new().name("durahash-ucx".into()).spawn(serve);
         let thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
@@ -140,20 +167,18 @@ impl UcxNode {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Stops the node, as dropping does.
+    /// Stops the node, as dropping does, and returns the file that its memory lies in, if it does.
     ///
     /// # Errors
     /// The error that had ended the thread before, if there was one.
-    pub fn stop(mut self) -> Result<()> {
-        self.end()
+    pub fn stop(mut self) -> Result<Option<FileMemory>> {
+        Ok(self.end()?.and_then(Node::into_memory))
     }
 
-    fn end(&mut self) -> Result<()> {
+    fn end(&mut self) -> Result<Option<Node>> {
         self.stop.store(true, Ordering::Release);
-        match self.thread.take() {
-            Some(thread) => thread.join().expect("the thread of a node does not panic"),
-            None => Ok(()),
-        }
+        let thread = self.thread.take();
+        thread.map(|thread| thread.join().expect("the thread of a node does not panic")).transpose()
     }
 }
 

@@ -98,7 +98,8 @@ void dh_node_stop(struct dh_node *node)
     free(node);
 }
 
-static ucs_status_t open_node(struct dh_node *node)
+/* In memory of the caller's, or without any in memory that UCX allocates. */
+static ucs_status_t open_node(struct dh_node *node, void *memory)
 {
     ucs_status_t status = open_worker(UCP_FEATURE_WAKEUP, node->loopback ? "lo" : NULL, &node->context, &node->worker);
     if (status != UCS_OK) {
@@ -106,11 +107,13 @@ static ucs_status_t open_node(struct dh_node *node)
         node->worker = NULL;
         return status;
     }
-    /* UCX allocates, so that processes of the same host can map it. */
+    /* What UCX allocates, processes of the same host can map. */
     ucp_mem_map_params_t map = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      (memory ? UCP_MEM_MAP_PARAM_FIELD_ADDRESS : UCP_MEM_MAP_PARAM_FIELD_FLAGS),
+        .address = memory,
         .length = node->bytes,
-        .flags = UCP_MEM_MAP_ALLOCATE,
+        .flags = memory ? 0 : UCP_MEM_MAP_ALLOCATE,
     };
     status = ucp_mem_map(node->context, &map, &node->memory);
     if (status != UCS_OK)
@@ -122,10 +125,11 @@ static ucs_status_t open_node(struct dh_node *node)
     if (status != UCS_OK)
         return status;
     node->base = attr.address;
-    if ((uintptr_t)node->base % 8 != 0 || attr.length < node->bytes)
+    if ((memory && node->base != memory) || (uintptr_t)node->base % 8 != 0 || attr.length < node->bytes)
         return UCS_ERR_INVALID_ADDR;
     /* Not all ways to allocate give zeros. */
-    memset(node->base, 0, node->bytes);
+    if (!memory)
+        memset(node->base, 0, node->bytes);
     status = ucp_rkey_pack(node->context, node->memory, &node->rkey, &node->rkey_bytes);
     if (status != UCS_OK)
         return status;
@@ -135,14 +139,14 @@ static ucs_status_t open_node(struct dh_node *node)
     return ucp_worker_get_efd(node->worker, &node->event_fd);
 }
 
-int dh_node_start(size_t bytes, int loopback, struct dh_node **out)
+int dh_node_start(void *memory, size_t bytes, int loopback, struct dh_node **out)
 {
     struct dh_node *node = calloc(1, sizeof(*node));
     if (!node)
         return UCS_ERR_NO_MEMORY;
     node->bytes = bytes;
     node->loopback = loopback;
-    ucs_status_t status = open_node(node);
+    ucs_status_t status = open_node(node, memory);
     if (status != UCS_OK) {
         dh_node_stop(node);
         return status;

@@ -12,7 +12,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, Result};
-use durahash_remote::node::Offers;
+use durahash_remote::node::{FileMemory, Offers};
 
 use crate::connect_info::ConnectInfo;
 
@@ -36,7 +36,12 @@ unsafe extern "C" {
     fn dh_status_text(status: c_int) -> *const c_char;
 
     fn dh_quiet() -> c_int;
-    fn dh_node_start(bytes: usize, loopback: c_int, out: *mut *mut RawNode) -> c_int;
+    fn dh_node_start(
+        memory: *mut u8,
+        bytes: usize,
+        loopback: c_int,
+        out: *mut *mut RawNode,
+    ) -> c_int;
     fn dh_node_stop(node: *mut RawNode);
     fn dh_node_base(node: *const RawNode) -> u64;
     fn dh_node_address(node: *const RawNode, bytes: *mut usize) -> *const u8;
@@ -151,6 +156,8 @@ impl Trusted<Offers> {
 pub(crate) struct Node {
     raw: NonNull<RawNode>,
     bytes: usize,
+    /// Where the region lies, unless UCX has allocated it; dropped when UCX no longer has it.
+    memory: Option<FileMemory>,
 }
 
 // SAFETY: UCX's objects are not bound to a thread, and `&mut` lets one thread at a time use them.
@@ -160,12 +167,39 @@ impl Node {
     /// Creates a node with `bytes` bytes of zeroed memory, reached over the loopback device only or over all devices
     /// that UCX chooses.
     pub(crate) fn start(bytes: usize, loopback: bool) -> Result<Self> {
+        Self::start_at(std::ptr::null_mut(), bytes, loopback, None)
+    }
+
+    /// The same in the memory of a file, from the fabric's part of its first page on.
+    pub(crate) fn start_in(memory: FileMemory, loopback: bool) -> Result<Self> {
+        let all = memory.file().memory();
+        Self::start_at(all.as_ptr().cast(), all.len(), loopback, Some(memory))
+    }
+
+    fn start_at(
+        at: *mut u8,
+        bytes: usize,
+        loopback: bool,
+        memory: Option<FileMemory>,
+    ) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` is written on success only.
-        let status = unsafe { dh_node_start(bytes, loopback.into(), &mut raw) };
-        check("registering a region", status)?;
+        // SAFETY: `raw` is written on success only. `at` is null, or the `bytes` bytes of `memory`, which are
+        // mapped as long as that lives; it goes behind the node.
+        let status = unsafe { dh_node_start(at, bytes, loopback.into(), &mut raw) };
+        if let Err(e) = check("registering a region", status) {
+            // Nobody has stored to it. That it is not served is what is told.
+            drop(memory.map(|memory| memory.close(Duration::ZERO)));
+            return Err(e);
+        }
         let raw = NonNull::new(raw).expect("a node that was started");
-        Ok(Node { raw, bytes })
+        Ok(Node { raw, bytes, memory })
+    }
+
+    /// Ends it, and returns the file that its memory lies in, if it does.
+    pub(crate) fn into_memory(mut self) -> Option<FileMemory> {
+        let memory = self.memory.take();
+        drop(self);
+        memory
     }
 
     /// The memory's address, the worker's address, and the remote key.

@@ -12,6 +12,8 @@ use crate::size::parse_size;
 /// Where a node listens unless it is told otherwise, and the address where only a port is told.
 const LOOPBACK: &str = "127.0.0.1";
 const PORT: u16 = 7410;
+/// Bytes of memory that a node lends unless it is told otherwise.
+pub(crate) const SIZE: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 pub(crate) struct Node {
@@ -19,9 +21,17 @@ pub(crate) struct Node {
     /// free
     #[arg(long, value_name = "ADDR:PORT", default_value_t = format!("{LOOPBACK}:{PORT}"), value_parser = parse_listen)]
     pub(crate) listen: String,
-    /// Memory to lend, a multiple of 4096 bytes
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
-    pub(crate) size: u64,
+    /// Memory to lend, a multiple of 4096 bytes [default: 1GiB, or what the file has]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// File for the memory, which is made if it is not there, and stays: a node on it goes on with what
+    /// clients of the last one have stored
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    /// Serve a file that was not closed when the machine went down, or was copied while it was not:
+    /// to save what is there
+    #[arg(long, requires = "file")]
+    pub(crate) accept_suspect: bool,
     /// File with a token that clients must show [default: they must show none]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,

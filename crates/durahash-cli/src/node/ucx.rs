@@ -8,8 +8,8 @@ use std::time::Duration;
 use durahash_remote::node::Token;
 use durahash_ucx::{UcxNode, UcxNodeOptions};
 
-use super::{Eof, is_loopback, listen};
-use crate::args::remote::Node;
+use super::{Ends, file, is_loopback, listen};
+use crate::args::remote::{Node, SIZE};
 use crate::exit::{Exit, Failure};
 
 /// Clients at once. Each of them looks at the rows of all, again and again.
@@ -25,24 +25,36 @@ pub(super) fn serve(
     args: &Node,
     address: SocketAddr,
     token: Option<Token>,
-    eof: Eof,
+    ends: Ends,
 ) -> Result<Exit, Failure> {
     durahash_ucx::quiet();
     let loopback = is_loopback(address);
     let mut options = UcxNodeOptions::default();
-    (options.bytes, options.max_clients) = (args.size, ROWS);
+    (options.bytes, options.max_clients) = (args.size.unwrap_or(SIZE), ROWS);
     (options.lease, options.loopback) = (LEASE, loopback);
-    let memory = UcxNode::start(&options).map_err(|e| Failure::node(&e))?;
-    let node = listen(args, address, memory.offer(), token, "ucx")?;
-    while memory.serves() {
-        match &eof {
-            Some(eof) if eof.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) => {}
-            Some(_) => break,
-            None => thread::sleep(LOOK),
+    let (memory, fabric) = match &args.file {
+        Some(path) => {
+            let memory = file::open(args, path)?;
+            let fabric = format!("ucx, file {}", memory.path().display());
+            let started = UcxNode::start_in(memory, &options);
+            (started.map_err(|e| file::explained(path, &e))?, fabric)
         }
-    }
-    // So that clients learn of it.
-    drop(node);
-    memory.stop().map_err(|e| Failure::node(&e))?;
-    Ok(Exit::Ok)
+        None => (UcxNode::start(&options).map_err(|e| Failure::node(&e))?, "ucx".into()),
+    };
+    let served = listen(address, memory.offer(), token, &fabric).map(|node| {
+        while memory.serves() {
+            match &ends {
+                Some(ends) if ends.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) => {}
+                Some(_) => break,
+                None => thread::sleep(LOOK),
+            }
+        }
+        // Now the connections end, so that clients learn of it.
+        drop(node);
+    });
+    let closed = match memory.stop().map_err(|e| Failure::node(&e))? {
+        Some(memory) => file::close(memory),
+        None => Ok(Exit::Ok),
+    };
+    served.and(closed)
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::tool::{Answer, Work, answer};
 
+mod file;
 mod node;
 
 use self::node::{Node, Over, over_each, patiently, signal};

@@ -41,6 +41,9 @@ mod mapped;
 #[cfg(not(loom))]
 mod shared;
 
+#[cfg(not(loom))]
+mod node_file;
+
 #[cfg(any(test, feature = "metered"))]
 pub mod metered;
 #[cfg(any(test, feature = "sim"))]
@@ -65,6 +68,8 @@ pub(crate) use logged::{
 pub use logged::{Disk, FileDisk, Line, Logged, SyncMode};
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions, PoolCopy};
 pub use memory::{Event, Memory};
+#[cfg(not(loom))]
+pub use node_file::NodeFile;
 pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};

@@ -1,10 +1,11 @@
 //! Memory that clients share: of one process, or of several that map the same file.
 //!
-//! Unlike a pool it has no recovery: it lives while the memory does. Any client may read and write any
+//! Unlike a pool it has no recovery: it lives while the memory does, which in a
+//! [`NodeFile`](super::NodeFile) is longer than any process. Any client may read and write any
 //! byte at any time, so all access is by atomic words, and what a client finds is whatever the others
 //! made of it.
 //!
-//! A file begins with a page that identifies it, and is never written again:
+//! A file begins with a page whose first line identifies it, and is never written again:
 //!
 //! ```text
 //! off  0  magic number "durareg\0"
@@ -14,10 +15,12 @@
 //!     40  rows of clients
 //!     48  bytes of the region, which begins at offset 4096
 //!     56  CRC-32 of the words before
+//!     64  the rest of the page: zeros, but in the file of a node
 //! ```
 
 use std::fs::File;
 use std::path::Path;
+use std::ptr::NonNull;
 
 use super::mapped::{Mapping, Sharing};
 use super::{Anonymous, Region, sys};
@@ -25,11 +28,11 @@ use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::word::{PmU64, copy_out};
 
 /// Bytes before the region in its file.
-const HEADER_BYTES: u64 = 4096;
+pub(super) const HEADER_BYTES: u64 = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"durareg\0");
 /// The version of the meaning of a region's words, and those of its header.
 const PROTOCOL: u64 = 1;
-const HEADER_WORDS: usize = 8;
+pub(super) const HEADER_WORDS: usize = 8;
 
 /// The place of a region among the nodes, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +137,7 @@ impl SharedRegion {
         Self::map(&file, header).map_err(failed)
     }
 
-    fn map(file: &File, header: SharedHeader) -> std::io::Result<Self> {
+    pub(super) fn map(file: &File, header: SharedHeader) -> std::io::Result<Self> {
         let bytes = HEADER_BYTES + header.bytes;
         let mapping = Mapping::new(file, Sharing::PageCache, bytes, bytes, 0)?;
         // SAFETY: the mapping is that long, so this is inside of it.
@@ -143,6 +146,11 @@ impl SharedRegion {
         // lives in `self`, and all processes access the file through this type, or read the header.
         let region = unsafe { Region::new(base, header.bytes, header.bytes) };
         Ok(SharedRegion { region, header, _memory: Box::new(mapping) })
+    }
+
+    /// Its first byte.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.region.base()
     }
 
     /// The place of the region among the nodes.
@@ -223,7 +231,7 @@ fn merge(word: &PmU64, at: usize, bytes: &[u8]) {
     }
 }
 
-fn check_bytes(bytes: u64) -> Result<()> {
+pub(super) fn check_bytes(bytes: u64) -> Result<()> {
     if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > super::ADDRESS_BYTES {
         let what = "the size of a region must be a multiple of 4096, and at most 128 TiB";
         return Err(ErrorKind::Options { what }.into());
@@ -232,7 +240,7 @@ fn check_bytes(bytes: u64) -> Result<()> {
 }
 
 impl SharedHeader {
-    fn to_bytes(self) -> [u8; HEADER_WORDS * 8] {
+    pub(super) fn to_bytes(self) -> [u8; HEADER_WORDS * 8] {
         let SharedHeader { id, number, count, rows, bytes } = self;
         let mut page = [0; HEADER_WORDS * 8];
         let (words, _) = page.as_chunks_mut::<8>();
@@ -244,7 +252,7 @@ impl SharedHeader {
         page
     }
 
-    fn from_bytes(page: &[u8; HEADER_WORDS * 8]) -> Result<Self> {
+    pub(super) fn from_bytes(page: &[u8; HEADER_WORDS * 8]) -> Result<Self> {
         let (words, _) = page.as_chunks::<8>();
         let word = |i: usize| u64::from_le_bytes(words[i]);
         let expect = |what, found, expected| {

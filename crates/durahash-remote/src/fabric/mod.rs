@@ -27,6 +27,7 @@ mod sim;
 pub use addr::Addr;
 pub use batch::{Batch, Done, Kind, Verb};
 pub use counts::Counts;
+pub(crate) use local::beside::Beside;
 pub use local::{Local, LocalClient, LocalOptions};
 pub use sim::{Chaos, Choice, Hook, Nic, Sim, SimClient, SimOptions, Stage, VerbEvent};
 

@@ -14,7 +14,7 @@ use crate::fabric::{Local, LocalOptions};
 /// The name of the fabric that such memory is on.
 pub(super) const LOCAL: &str = "local";
 /// Clients at once, at most.
-const MAX_CLIENTS: u32 = 64;
+pub(super) const MAX_CLIENTS: u32 = 64;
 /// The usual place for memory that processes share.
 const SHARED: &str = "/dev/shm";
 

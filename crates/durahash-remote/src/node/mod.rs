@@ -1,6 +1,6 @@
 //! Memory nodes: a process that lends memory, and how clients find it.
 //!
-//! A node has a [`LentMemory`], listens on a TCP port ([`Listening`]), and tells clients that show the right
+//! A node has a [`LentMemory`], or a [`FileMemory`] that outlives it, listens on a TCP port ([`Listening`]), and tells clients that show the right
 //! [`Token`] how to reach its memory ([`Offer`]). The node does nothing else for its clients: they reach the
 //! memory through the fabric, past the node. A client keeps a connection ([`Link`]) to each of its nodes
 //! while it uses their memory; if a connection ends or falls silent, the client counts the node as lost
@@ -62,6 +62,7 @@
 //! Each read and write has a time limit ([`Limits`]), and so has a whole handshake. So neither a silent peer
 //! nor one that sends garbage blocks others. The number of connections of a node is bounded.
 
+mod file;
 mod limits;
 mod link;
 mod listening;
@@ -73,6 +74,7 @@ mod stream;
 mod tests;
 mod token;
 
+pub use file::FileMemory;
 pub use limits::Limits;
 pub use link::Link;
 pub use listening::Listening;

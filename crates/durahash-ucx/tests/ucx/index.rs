@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
+use durahash_media::sim::set_boot;
 use durahash_media::{Error, ErrorKind};
 use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Fabric};
-use durahash_remote::node::{Limits, Listening, Token};
+use durahash_remote::node::{FileMemory, Limits, Listening, Token};
 use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
 use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
@@ -117,8 +118,27 @@ fn two_processes_load_one_index() {
 
 #[test]
 fn a_client_that_is_killed_stops_nobody() {
+    kill_a_client(Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 8_000), |nodes| nodes);
+}
+
+/// Its row is in the files, as it may have had verbs under way to a node that was not killed.
+#[test]
+fn a_client_that_is_killed_with_its_nodes_is_evicted_from_the_next_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ["one", "two"].map(|name| dir.path().join(name));
+    files.iter().for_each(|file| FileMemory::create(file, 16 << 20).unwrap());
+    let start = || Nodes::start_in(Transport::Tcp, &files, 8_000);
+    kill_a_client(start(), |nodes| {
+        nodes.kill();
+        start()
+    });
+    // They were closed, so they may come from another boot.
+    set_boot(1);
+    files.iter().for_each(|file| drop(FileMemory::open(file, None, false).unwrap()));
+}
+
+fn kill_a_client(nodes: Nodes, then: impl FnOnce(Nodes) -> Nodes) {
     const KEYS: u64 = 2500;
-    let nodes = Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 8_000);
     // Of so few segments that each is merged more often than a dead client allows.
     nodes.client("create", &["1"]).end();
     let victim = nodes.client("load", &["0", "1000000"]);
@@ -131,6 +151,7 @@ fn a_client_that_is_killed_stops_nobody() {
     thread::sleep(Duration::from_millis(500));
     told.extend(victim.kill());
     let told: Vec<_> = told.iter().map(|line| line.strip_prefix("put ").unwrap()).collect();
+    let nodes = then(nodes);
     let survivor = nodes.client("load", &["1", &KEYS.to_string()]);
     let mut last = String::new();
     while let Some(line) = survivor.next() {

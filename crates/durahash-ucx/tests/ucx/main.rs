@@ -6,9 +6,11 @@ mod process;
 #[path = "../../../durahash-remote/tests/remote/verbs/mod.rs"]
 mod verbs;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use durahash_media::Result;
+use durahash_remote::node::FileMemory;
 use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use process::{Process, Transport, hear, tell};
@@ -71,18 +73,25 @@ fn connect() -> Ucx {
 
 /// Serves a region until it is told to end.
 fn node() {
-    let (bytes, rows, lease_ms) = (hear(), hear(), hear());
+    let (bytes, rows, lease_ms, file) = (hear(), hear(), hear(), hear());
     let mut options = UcxNodeOptions::default();
     options.bytes = bytes.parse().unwrap();
     options.max_clients = rows.parse().unwrap();
     options.lease = Duration::from_millis(lease_ms.parse().unwrap());
     options.loopback = true;
-    let node = UcxNode::start(&options).unwrap();
+    let node = match Path::new(&file) {
+        path if path == NO_FILE => UcxNode::start(&options).unwrap(),
+        path => UcxNode::start_in(FileMemory::open(path, None, false).unwrap(), &options).unwrap(),
+    };
     tell(&to_hex(node.connect_info()));
     assert_eq!(hear(), "end");
     assert!(node.serves());
-    node.stop().unwrap();
+    let memory = node.stop().unwrap();
+    memory.map_or(Ok(()), |memory| memory.close(Duration::ZERO)).unwrap();
 }
+
+/// In place of the path of a file, for a node without one.
+const NO_FILE: &str = "-";
 
 /// Processes with a region each.
 struct Nodes {
@@ -94,11 +103,25 @@ struct Nodes {
 
 impl Nodes {
     fn start(transport: Transport, bytes: &[u64], rows: u32, lease_ms: u64) -> Self {
-        let start = |bytes: &u64| {
-            let arguments = [bytes.to_string(), rows.to_string(), lease_ms.to_string()];
-            Process::start(transport, "node", &arguments)
+        let of = |bytes: &u64| [bytes.to_string(), rows.to_string(), NO_FILE.into()];
+        Self::start_all(transport, bytes.iter().map(of), lease_ms)
+    }
+
+    /// The same in files, which have their sizes.
+    fn start_in(transport: Transport, files: &[PathBuf], lease_ms: u64) -> Self {
+        let of = |file: &PathBuf| ["0".into(), "0".into(), file.display().to_string()];
+        Self::start_all(transport, files.iter().map(of), lease_ms)
+    }
+
+    fn start_all(
+        transport: Transport,
+        nodes: impl Iterator<Item = [String; 3]>,
+        lease_ms: u64,
+    ) -> Self {
+        let start = |[bytes, rows, file]: [String; 3]| {
+            Process::start(transport, "node", &[bytes, rows, lease_ms.to_string(), file])
         };
-        let processes: Vec<_> = bytes.iter().map(start).collect();
+        let processes: Vec<_> = nodes.map(start).collect();
         let infos: Vec<_> =
             processes.iter().map(|node| node.next().expect("the node starts")).collect();
         Nodes { transport, processes, infos: infos.join(" ") }

@@ -76,6 +76,7 @@ impl<'a> Node<'a> {
         let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
         let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
             _ if over != Over::Local => "--fabric ucx".into(),
+            _ if more.contains("--file ") => String::new(),
             Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
             _ => String::new(),
         };
@@ -87,8 +88,11 @@ impl<'a> Node<'a> {
         let parts = said.trim_end().strip_prefix("node ").and_then(|s| s.split_once(", "));
         let (address, rest) = parts.unwrap_or_else(|| panic!("{said:?}"));
         let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
+        let (fabric, file) = fabric.split_once(", file ").unwrap_or((fabric, ""));
         let dir = fabric.strip_prefix("local:").map(PathBuf::from);
-        assert!(dir.is_some() || fabric == "ucx", "{fabric}");
+        let wanted = if over == Over::Local { "local" } else { "ucx" };
+        assert!(dir.is_some() || fabric == wanted, "{fabric}");
+        assert!(file.is_empty() != more.contains("--file "), "{said}");
         Node { work, child, address: address.into(), dir }
     }
 

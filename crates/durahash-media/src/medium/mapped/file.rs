@@ -23,7 +23,7 @@ const LARGE_BYTES: u64 = 1 << 30;
 
 /// A locked file. One that was created has no name until it is published, or a temporary one where the file
 /// system does not know such files, and goes away with `self` if it never is.
-pub(super) struct PoolFile {
+pub(in crate::medium) struct PoolFile {
     file: File,
     path: PathBuf,
     unpublished: Mutex<Option<Unpublished>>,
@@ -52,7 +52,7 @@ impl Unpublished {
 impl PoolFile {
     /// An empty file beside `path`, which must be free, and still be so when it is published. Who
     /// may open it is what `mode` leaves of the process's own mask.
-    pub(super) fn create(path: &Path, mode: u32) -> Result<Self> {
+    pub(in crate::medium) fn create(path: &Path, mode: u32) -> Result<Self> {
         if path.file_name().is_none() {
             let what = "the path of a pool must end in a file name";
             return Err(Error::from(ErrorKind::Options { what }).at_path(path));
@@ -86,7 +86,7 @@ impl PoolFile {
     }
 
     /// The file at `path`, which is a regular one and not empty.
-    pub(super) fn open(path: &Path, read_only: bool) -> Result<Self> {
+    pub(in crate::medium) fn open(path: &Path, read_only: bool) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             let opened = Self::open_once(path, read_only)?;
             // Before it was locked, a compaction may have put another file in its place: what is
@@ -150,15 +150,15 @@ impl PoolFile {
         }
     }
 
-    pub(super) fn metadata(&self) -> Result<Metadata> {
+    pub(in crate::medium) fn metadata(&self) -> Result<Metadata> {
         sys::metadata(&self.file).map_err(|e| self.error("looking at the pool", e))
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(in crate::medium) fn file(&self) -> &File {
         &self.file
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::medium) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -169,14 +169,14 @@ impl PoolFile {
     }
 
     /// A failure of `doing` on this file.
-    pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
+    pub(in crate::medium) fn error(&self, doing: &'static str, e: io::Error) -> Error {
         Error::io(doing, Some(self.path.clone()), e)
     }
 
     /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it but what is from
     /// `hole` on; the length to which a growth that fails later is cut back, as this does. That is no less than the file has:
     /// readers in other processes may have more of it mapped than the pool has now.
-    pub(super) fn extend(&self, from: u64, to: u64, hole: u64) -> Result<u64> {
+    pub(in crate::medium) fn extend(&self, from: u64, to: u64, hole: u64) -> Result<u64> {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
@@ -221,7 +221,7 @@ impl PoolFile {
     /// Takes the space of holes in the first `bytes` bytes but for `unused` ones, which a copy by other means may
     /// have left: a store into one would end the process when the disk is full. Fewer blocks than bytes may also
     /// mean compression, on a file system that has no holes to fill then.
-    pub(super) fn fill_holes(&self, bytes: u64, unused: Range<u64>) -> Result<()> {
+    pub(in crate::medium) fn fill_holes(&self, bytes: u64, unused: Range<u64>) -> Result<()> {
         let metadata = self.metadata()?;
         // Of what is unused some may have space, and hide that as much lacks it elsewhere.
         if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
@@ -305,7 +305,7 @@ impl PoolFile {
         sys::truncate(&self.file, bytes).map_err(|e| self.error("cutting the pool", e))
     }
 
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(in crate::medium) fn sync(&self) -> Result<()> {
         sys::sync_file(&self.file).map_err(|e| self.error("syncing the pool", e))
     }
 
@@ -338,7 +338,7 @@ impl PoolFile {
     }
 
     /// Gives a created file its own name, durably.
-    pub(super) fn publish(&self) -> Result<()> {
+    pub(in crate::medium) fn publish(&self) -> Result<()> {
         let mut slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(unpublished) = &*slot else {
             return Ok(());

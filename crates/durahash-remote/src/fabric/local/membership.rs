@@ -2,13 +2,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use durahash_media::process::Process;
 use durahash_media::{Error, Result};
 
 use super::super::no_row;
+use super::names::row_path;
 
 /// The rows that clients have.
 pub(super) enum Membership {
@@ -108,18 +109,6 @@ impl Membership {
             }
         }
     }
-}
-
-/// The name of a row's file, before its number.
-const ROW_PREFIX: &str = "client-";
-
-fn row_path(dir: &Path, row: u32) -> PathBuf {
-    dir.join(format!("{ROW_PREFIX}{row}"))
-}
-
-/// Returns whether a file of this name is that of a row.
-pub(super) fn is_row(name: &str) -> bool {
-    name.starts_with(ROW_PREFIX)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -18,16 +18,19 @@
 //! Each post ends with a sequentially consistent fence: of two clients that each await a write and then
 //! read what the other has written, at least one sees it.
 //!
-//! The memory outlives the node that lent it. A process that learns of a node's end calls
+//! The memory outlives the node that lent it, and in the file of a node also the machine's next boot: see
+//! [`FileMemory`](crate::node::FileMemory). A process that learns of a node's end calls
 //! [`Local::node_lost`]; from then on it posts nothing more to that node.
 
+pub(super) mod beside;
 mod membership;
+mod names;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +41,7 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, ErrorKind, Result, SharedHeader, SharedRegion};
 
 use membership::{Membership, RowLock};
+use names::{is_ours, node_path};
 
 use super::batch::{Kind, Verb};
 use super::{Addr, Batch, Counts, Done, Fabric};
@@ -48,9 +52,6 @@ const POSTS_IN_A_ROW: u32 = 32;
 
 /// A node is numbered by a byte.
 const NODES_MAX: u64 = 255;
-
-/// The name of a region's file, before its number.
-const NODE_PREFIX: &str = "node-";
 
 /// Attempts to empty a directory before its removal fails.
 const REMOVALS_MAX: usize = 100;
@@ -93,6 +94,8 @@ struct Shared {
     regions: Vec<SharedRegion>,
     node_bytes: Vec<u64>,
     members: Membership,
+    /// Of each region in the file of a node, the lock that keeps the node from closing the file.
+    holds: Vec<File>,
     start: Instant,
     /// The lost nodes.
     lost: Vec<AtomicBool>,
@@ -123,7 +126,7 @@ impl Local {
         let regions =
             headers(options)?.into_iter().map(SharedRegion::anonymous).collect::<Result<_>>()?;
         let taken = Mutex::new(vec![false; options.max_clients as usize]);
-        Ok(Self::new(regions, Membership::Anonymous(taken)))
+        Ok(Self::new(regions, Membership::Anonymous(taken), Vec::new()))
     }
 
     /// Creates a fabric in the directory `dir`, which must not exist.
@@ -158,7 +161,7 @@ impl Local {
             Ok(mut regions) => {
                 regions.reverse();
                 let (dir, rows, mode) = (dir.into(), options.max_clients, options.mode);
-                Ok(Self::new(regions, Membership::Files { dir, rows, mode }))
+                Ok(Self::new(regions, Membership::Files { dir, rows, mode }, Vec::new()))
             }
             Err(e) => {
                 // The first failure is reported.
@@ -175,6 +178,8 @@ impl Local {
     /// [`Truncated`](ErrorKind::Truncated) when they are not regions of one fabric, or of another
     /// protocol version.
     pub fn attach(dir: &Path, id: Option<u64>) -> Result<Self> {
+        // First: a region that is found then is open.
+        let holds = Vec::from_iter(beside::hold(dir)?);
         let first = SharedRegion::attach(&node_path(dir, 0))?;
         let expected = SharedHeader { number: 0, ..first.header() };
         let expect = |what, found, expected| {
@@ -203,7 +208,7 @@ impl Local {
             .permissions()
             .mode();
         let (dir, rows) = (dir.into(), expected.rows as u32);
-        Ok(Self::new(regions, Membership::Files { dir, rows, mode: mode & 0o777 }))
+        Ok(Self::new(regions, Membership::Files { dir, rows, mode: mode & 0o777 }, holds))
     }
 
     /// Attaches fabrics of one node each as one fabric. The nodes are
@@ -219,7 +224,7 @@ impl Local {
             let what = "an index needs 1 to 255 nodes, each named once";
             return Err(ErrorKind::Options { what }.into());
         }
-        let mut regions = Vec::new();
+        let (mut regions, mut holds) = (Vec::new(), Vec::new());
         let mut first_members = None;
         for (dir, id) in dirs {
             let local = Local::attach(dir, Some(*id))?;
@@ -230,9 +235,10 @@ impl Local {
                 return Err(ErrorKind::Region { what, found, expected }.into());
             }
             regions.extend(shared.regions);
+            holds.extend(shared.holds);
             first_members.get_or_insert(shared.members);
         }
-        Ok(Self::new(regions, first_members.expect("there is a first node")))
+        Ok(Self::new(regions, first_members.expect("there is a first node"), holds))
     }
 
     /// Removes the files of the fabric in the directory `dir`, if it has this id, and the directory
@@ -253,7 +259,7 @@ impl Local {
             for entry in fs::read_dir(dir).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
                 let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                if name.starts_with(NODE_PREFIX) || membership::is_row(name) {
+                if is_ours(name) {
                     fs::remove_file(&path).map_err(failed)?;
                 }
             }
@@ -265,11 +271,11 @@ impl Local {
         Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
     }
 
-    fn new(regions: Vec<SharedRegion>, members: Membership) -> Self {
+    fn new(regions: Vec<SharedRegion>, members: Membership, holds: Vec<File>) -> Self {
         let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
         let lost = regions.iter().map(|_| AtomicBool::new(false)).collect();
         let start = Instant::now();
-        Local(Arc::new(Shared { regions, node_bytes, members, start, lost }))
+        Local(Arc::new(Shared { regions, node_bytes, members, holds, start, lost }))
     }
 
     /// Marks a node as lost: from now on verbs to it by clients of this handle and its clones
@@ -347,10 +353,6 @@ fn headers(options: &LocalOptions) -> Result<Vec<SharedHeader>> {
         .map_err(|e| Error::io("choosing a random id for a fabric", None, io::Error::other(e)))?;
     let header = |(number, &bytes)| SharedHeader { id, number, count, rows, bytes };
     Ok((0..).zip(&options.node_bytes).map(header).collect())
-}
-
-fn node_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{NODE_PREFIX}{number}"))
 }
 
 impl Drop for Endpoint {

@@ -47,7 +47,7 @@ mod client;
 mod grow;
 mod layout;
 mod operations;
-mod random;
+pub(crate) mod random;
 mod rules;
 mod simulate;
 mod world;
