@@ -112,6 +112,8 @@ pub(super) struct Thread {
     coming: Awaited,
     /// Lines that were written back a short time ago, and cannot be read before that.
     settling: Awaited,
+    /// The line on its way to the core that was stored to last, plus one.
+    stored: u64,
     /// The line that stores past the cache are collected for, plus one.
     collected: u64,
     /// When everything that was flushed is durable.
@@ -133,6 +135,7 @@ impl Thread {
             buffer: Cache::new(machine.buffer_blocks / sharers, BUFFER_WAYS),
             coming: Awaited::new(machine.outstanding),
             settling: Awaited::new(SETTLING),
+            stored: 0,
             collected: 0,
             durable: 0,
             flushed: 0,
@@ -154,6 +157,9 @@ impl Thread {
     fn drop_innermost(&mut self, line: u64) {
         if self.is_innermost(line, 0) {
             self.innermost[line as usize % INNERMOST] = 0;
+        }
+        if self.stored == line + 1 {
+            self.stored = 0;
         }
     }
 }
@@ -203,7 +209,12 @@ impl Access<'_> {
             }
             return 0;
         }
-        self.fetch(line, DIRTY).begun
+        if self.thread.stored == line + 1 {
+            return 0;
+        }
+        let Fetch { begun, due, .. } = self.fetch(line, DIRTY);
+        self.thread.stored = if due > 0 { line + 1 } else { 0 };
+        begun
     }
 
     /// Begins to fetch a line. When that can begin.

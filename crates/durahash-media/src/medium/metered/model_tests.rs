@@ -67,6 +67,9 @@ fn a_flush_evicts_the_line_or_keeps_it() {
     let (traffic, ns) =
         run(Profile::OPTANE_200, [(Touch::Load, 9), (Touch::Flush, 9), (Touch::Fence, 0)]);
     assert_eq!((traffic.lines_sent, ns), (0, 305));
+    // Stores to one line fetch it once.
+    let (traffic, _) = run(Profile::OPTANE_100, [(Touch::Store, 9); 8]);
+    assert_eq!((traffic.misses, traffic.core_hits), (1, 0));
     // A store does not wait for its line, but a flush behind it does.
     let (_, ns) = run(Profile::OPTANE_100, [(Touch::Store, 9)]);
     assert_eq!(ns, 0);
