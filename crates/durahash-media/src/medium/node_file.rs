@@ -19,6 +19,7 @@
 //! | stores | open | the same |
 //! | close it: sync all of it | open | the same |
 //! | then state closed, synced | closed | closed; or open, and refused |
+//! | or, if that sync fails, state open, pages may be missing | open | open, and refused |
 //!
 //! While the state is open it names the file, so a copy that was made meanwhile is found out.
 
@@ -161,7 +162,10 @@ impl NodeFile {
     /// # Errors
     /// [`Io`](ErrorKind::Io); it stays open then.
     pub fn close(self) -> Result<()> {
-        self.file.sync()?;
+        self.file.sync().inspect_err(|_| {
+            // The system tells once of pages that were not written: the next close would not hear of them.
+            let _ = State { suspect: true, ..self.state }.store(&self.file);
+        })?;
         State { closed: true, ..self.state }.store(&self.file)
     }
 }
