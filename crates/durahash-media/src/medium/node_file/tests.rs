@@ -171,6 +171,11 @@ fn a_close_that_fails_leaves_the_file_open() {
     let (_dir, path) = made();
     for nth in 1..=3 {
         let file = NodeFile::open(&path, None, false).unwrap();
+        assert_eq!(
+            file.is_suspect(),
+            nth > 1,
+            "what was not written stays so, whatever a later sync says"
+        );
         sys::faults::arm(nth, Errno::IO.raw_os_error());
         let closed = file.close();
         assert!(sys::faults::disarm(), "there are three calls");
