@@ -87,10 +87,10 @@ impl NodeFile {
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) when a process has it open;
     /// [`NotAPool`](ErrorKind::NotAPool), [`Region`](ErrorKind::Region) and [`Truncated`](ErrorKind::Truncated) when
-    /// it is no whole file of a node of this build, or of another size; [`PowerLoss`](ErrorKind::PowerLoss) when the machine went
-    /// down before it was closed, and [`Copied`](ErrorKind::Copied) when it is a copy of a file that was not closed, unless
-    /// `accept_suspect`, which is remembered in the file; [`Full`](ErrorKind::Full) when it has holes and there is no
-    /// space for them; [`Io`](ErrorKind::Io). The file is untouched then.
+    /// it is no whole file of a node of this build, or of another size; [`PowerLoss`](ErrorKind::PowerLoss) when the
+    /// machine went down before it was closed, and [`Copied`](ErrorKind::Copied) when it is a copy of a file that was
+    /// not closed, unless `accept_suspect`, which is remembered in the file; [`Full`](ErrorKind::Full) when it has
+    /// holes and there is no space for them; [`Io`](ErrorKind::Io). What is in the region is untouched then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
         let file = PoolFile::open(path, false)?;
         let (header, before) = read(&file).map_err(|e| e.at_path(path))?;

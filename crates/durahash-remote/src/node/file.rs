@@ -61,7 +61,8 @@ pub struct FileMemory {
 }
 
 impl FileMemory {
-    /// Makes a file at `path`, which must be free, for `bytes` bytes of memory, a multiple of 4096. All space is taken at once.
+    /// Makes a file at `path`, which must be free, for `bytes` bytes of memory, a multiple of 4096. All space is taken
+    /// at once.
     ///
     /// # Errors
     /// As [`NodeFile::create`](durahash_media::NodeFile::create).
@@ -76,8 +77,9 @@ impl FileMemory {
     /// Opens the file at `path`; with `bytes`, its memory must have that size.
     ///
     /// # Errors
-    /// As [`NodeFile::open`](durahash_media::NodeFile::open); [`Io`](durahash_media::ErrorKind::Io) when the directory beside it cannot be made, or is not
-    /// whole although clients of a node that was killed may be alive. `accept_suspect` takes them for dead then.
+    /// As [`NodeFile::open`](durahash_media::NodeFile::open); [`Io`](durahash_media::ErrorKind::Io) when the directory
+    /// beside it cannot be made, or is not whole although clients of a node that was killed may be alive.
+    /// `accept_suspect` takes them for dead then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
         let file = NodeFile::open(path, bytes, accept_suspect)?;
         match Self::beside(&file, path, accept_suspect) {

@@ -1,7 +1,7 @@
 //! Memory nodes: a process that lends memory, and how clients find it.
 //!
-//! A node has a [`LentMemory`], or a [`FileMemory`] that outlives it, listens on a TCP port ([`Listening`]), and tells clients that show the right
-//! [`Token`] how to reach its memory ([`Offer`]). The node does nothing else for its clients: they reach the
+//! A node has a [`LentMemory`], or a [`FileMemory`] that outlives it, listens on a TCP port ([`Listening`]), and tells
+//! clients that show the right [`Token`] how to reach its memory ([`Offer`]). The node does nothing else for its clients: they reach the
 //! memory through the fabric, past the node. A client keeps a connection ([`Link`]) to each of its nodes
 //! while it uses their memory; if a connection ends or falls silent, the client counts the node as lost
 //! ([`Nodes`]). The node's offer names the fabric ([`Offers`]).

@@ -3,12 +3,12 @@
 //!
 //! | name in it | what it is |
 //! |---|---|
-//! | `client-…` | for each row a file, which its client has locked. A client may outlive the node; the next node's clients see that it lives |
+//! | `client-…` | for each row a file, which its client has locked, also when it outlives the node |
 //! | `node-0` | a link to the node's file, there while that is open for processes of this host |
 //! | `attached` | a file that each process has locked, shared, which has attached the region |
 //!
-//! A node has `attached` for itself when no process can store to the region any more. Then it removes the link and closes the
-//! file. Who attaches locks first and follows the link then, so it finds an open file or none.
+//! A node has `attached` for itself when no process can store to the region any more. Then it removes the link and
+//! closes the file. Who attaches locks first and follows the link then, so it finds an open file or none.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
