@@ -1,6 +1,7 @@
 //! `node`: memory lent to clients.
 
 mod guard;
+mod tcp;
 #[cfg(feature = "ucx")]
 mod ucx;
 
@@ -11,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use durahash_remote::Error;
-use durahash_remote::node::{Limits, Listening, Offer, Token};
+use durahash_remote::node::{Limits, Listening, Service, Token};
 
 use crate::args::remote::{FabricName, Node};
 use crate::exit::{Exit, Failure};
@@ -29,8 +30,13 @@ pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
     let token = token.map_err(|e| Failure::node(&e))?;
     let eof = args.until_eof.then(read_to_end).transpose()?;
     let address = address(&args.listen)?;
-    match &args.fabric {
+    let fabric = args.fabric.clone().unwrap_or(match is_loopback(address) {
+        true => FabricName::Local(None),
+        false => FabricName::Tcp,
+    });
+    match &fabric {
         FabricName::Local(dir) => local(args, address, dir.as_deref(), token, eof),
+        FabricName::Tcp => tcp::serve(args, address, token, eof),
         FabricName::Ucx => over_ucx(args, address, token, eof),
     }
 }
@@ -82,16 +88,21 @@ fn local(
     if !is_loopback(address) {
         complain(&format!(
             "durahash: other hosts may reach {}, but not the memory: that is files of this host; \
-             `--fabric ucx` lends it over a network",
+             `--fabric tcp` lends it over a network",
             node.address()
         ));
     }
+    serve(node, eof);
+    Ok(Exit::Ok)
+}
+
+/// Serves until the input ends, or a signal comes.
+fn serve(node: Listening, eof: Eof) {
     match eof {
         // Nothing is ever sent.
         Some(eof) => drop(eof.recv()),
         None => node.serve(),
     }
-    Ok(Exit::Ok)
 }
 
 #[cfg(feature = "ucx")]
@@ -113,13 +124,13 @@ fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Eof) -> Result<Exit, F
 fn listen(
     args: &Node,
     address: SocketAddr,
-    offer: Offer,
+    service: impl Into<Service>,
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
     let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
     let limits = Limits::default();
-    let node = Listening::bind_watched(&address.to_string(), offer, token, limits, refused);
+    let node = Listening::bind_watched(&address.to_string(), service, token, limits, refused);
     let node = node.map_err(|e| Failure::node(&e))?;
     let text = format!("node {}, {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {

@@ -312,6 +312,19 @@ impl Local {
         self.0.members.taken_count()
     }
 
+    /// The number of nodes.
+    pub(crate) fn nodes(&self) -> u8 {
+        self.0.regions.len() as u8
+    }
+
+    /// Runs verbs, or none where one of them is invalid: bytes to be written are in `out`, those that come back go
+    /// to `back`.
+    pub(crate) fn execute(&self, verbs: &[Verb], out: &[u8], back: &mut [u8]) -> Result<()> {
+        let bytes = |node: u8| self.0.node_bytes.get(usize::from(node)).copied();
+        verbs.iter().try_for_each(|verb| verb.check(&bytes))?;
+        self.0.run_all(verbs, out, back)
+    }
+
     /// The random id of this fabric.
     #[must_use]
     pub fn id(&self) -> u64 {
@@ -372,10 +385,7 @@ impl Endpoint {
         batch.count(&mut self.counts());
         let Batch { verbs, out, back } = batch;
         let mut back = vec![0; back as usize];
-        for verb in &verbs {
-            shared.run(verb, &out, &mut back)?;
-        }
-        fence(Ordering::SeqCst);
+        shared.run_all(&verbs, &out, &mut back)?;
         Ok(Done::new(verbs, back))
     }
 
@@ -398,6 +408,12 @@ impl Shared {
             Some(node) => Err(ErrorKind::NodeLost { node }.into()),
             None => Ok(()),
         }
+    }
+
+    fn run_all(&self, verbs: &[Verb], out: &[u8], back: &mut [u8]) -> Result<()> {
+        verbs.iter().try_for_each(|verb| self.run(verb, out, back))?;
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     fn run(&self, verb: &Verb, out: &[u8], back: &mut [u8]) -> Result<()> {
