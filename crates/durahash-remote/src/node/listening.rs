@@ -12,7 +12,7 @@ use durahash_media::{Error, ErrorKind, Result, process};
 use super::limits::Limits;
 use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, encode, read_hello};
 use super::token::Token;
-use crate::wire::{Channel, Handshake, Key, write_all};
+use crate::wire::{Channel, Handshake, Key, left, write_all};
 
 /// Pause when the system has no descriptor or thread for another connection.
 const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
@@ -240,6 +240,8 @@ impl Node {
             open.connections.insert(number, Connection { stream: copy, welcome: false });
             number
         };
+        // One that was dropped may be pausing.
+        self.ended.notify_all();
         // Also when the thread panics, or cannot be started.
         let ends = ConnectionGuard { node: Arc::clone(self), number };
         let attend = move || {
@@ -278,12 +280,23 @@ impl Node {
         };
         (self.refused)(stream.peer_addr()?, verdict.why());
         if verdict == Verdict::AnotherToken {
-            // It is one of the connections that a new one may replace, so guesses are few.
-            thread::sleep(self.limits.guess);
+            self.pause(number)?;
         }
         write_all(&stream, &answer(Err(verdict)), until)?;
         stream.shutdown(Shutdown::Write)?;
         drain(&stream, until)
+    }
+
+    /// Has a peer with a wrong token wait. Its connection is one of those that a new one may replace, so guesses are few.
+    fn pause(&self, number: u64) -> io::Result<()> {
+        let until = Instant::now() + self.limits.guess;
+        let mut open = self.open();
+        while open.connections.contains_key(&number) {
+            let Ok(left) = left(until) else { return Ok(()) };
+            let waited = self.ended.wait_timeout(open, left);
+            (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
     }
 
     /// Serves a client that has shown the token, when it has also shown that it is there now: its first message may be a

@@ -139,7 +139,7 @@ fn garbage_ends_its_own_connection_only() {
         if sealed {
             channel.send(&[ASK, 3], until).unwrap();
         } else {
-            channel.stream.as_ref().write_all(&[ASK; 40]).unwrap();
+            channel.stream.as_ref().write_all(&[0; 40]).unwrap();
         }
         let ended = channel.receive(&mut Vec::new(), until).unwrap_err();
         assert_ne!(ended.kind(), std::io::ErrorKind::TimedOut, "sealed: {sealed}");

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
-use super::FABRIC;
-use super::frames::{self, BAR, DONE, JOIN, LEAVE, NO_ROW, ROW, ROWS};
+use super::frames::{self, BAR, DONE, FABRIC, JOIN, LEAVE, NO_ROW, ROW, ROWS};
 use super::ops::Lost;
 use super::pool::{Pool, State};
 use crate::executor::{block_on, sleep_until};

@@ -26,6 +26,9 @@
 use crate::fabric::{Addr, Kind, Verb};
 use crate::wire::RECORD_BYTES;
 
+/// The name of the fabric in an offer.
+pub(super) const FABRIC: &str = "tcp";
+
 /// The kind of a request.
 pub(super) const PING: u8 = 1;
 pub(super) const JOIN: u8 = 2;

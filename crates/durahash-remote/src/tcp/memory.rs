@@ -6,7 +6,7 @@ use std::thread;
 
 use durahash_media::{ErrorKind, Result};
 
-use super::FABRIC;
+use super::frames::FABRIC;
 use super::rows::Rows;
 use crate::fabric::{Local, LocalOptions};
 use crate::node::Offer;
@@ -16,9 +16,10 @@ const ROWS_MAX: u32 = 4096;
 
 /// Memory that clients reach over TCP. Clones are the same memory.
 ///
-/// A [`Listening`](crate::node::Listening) serves it with a thread for each client. That holds at most 256 KiB of
-/// requests and answers; a client that does not take its answers for [`Limits::silence`] is disconnected, and so is one
-/// that sends nothing for [`Limits::idle`].
+/// A [`Listening`](crate::node::Listening) serves it with a thread for each client. That holds less than a MiB of
+/// requests and answers, and a few KiB where the client sends little. A client that takes no answers for
+/// [`Limits::silence`](crate::node::Limits::silence) is disconnected, and so is one that sends nothing for
+/// [`Limits::idle`](crate::node::Limits::idle).
 #[derive(Clone)]
 pub struct TcpMemory(pub(super) Arc<Served>);
 

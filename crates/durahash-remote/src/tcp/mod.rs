@@ -53,6 +53,3 @@ pub use client::Tcp;
 pub use memory::TcpMemory;
 #[doc(hidden)]
 pub use requests::Requests;
-
-/// The name of the fabric in an offer.
-const FABRIC: &str = "tcp";

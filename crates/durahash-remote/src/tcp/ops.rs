@@ -64,7 +64,9 @@ impl Ops {
 
     /// A part of an answer has arrived.
     pub(super) fn arrive(&mut self, op: usize, at: usize, bytes: &[u8]) {
-        self.all[op].back[at..at + bytes.len()].copy_from_slice(bytes);
+        if !bytes.is_empty() {
+            self.all[op].back[at..at + bytes.len()].copy_from_slice(bytes);
+        }
         self.ended_part(op);
     }
 

@@ -33,7 +33,7 @@ impl Pool {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in it leaves connections whose answers are taken for others': none is used again.
+        // Nothing panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use durahash_media::{Error, ErrorKind};
 
 use super::frames::{BAR, DONE, ENDED, JOIN, NO_ROW, PING, ROW, ROWS, VERBS, plain};
 use super::{Tcp, TcpMemory};
-use crate::executor::block_on;
+use crate::executor::{Executor, block_on};
 use crate::fabric::{Addr, Batch, Fabric};
 use crate::node::{Limits, Link, Listening, Offers, Token};
 use crate::wire::{Channel, Handshake};
@@ -249,8 +249,8 @@ fn garbage_ends_its_own_connection_only() {
     }
 }
 
-/// A node that admits a client, and then says `after` the join and no more.
-fn dumb(after: &'static [u8]) -> String {
+/// A node that admits a client, has it join, does `then`, and ends.
+fn dumb(then: impl FnOnce(&mut Channel, Instant) + Send + 'static) -> String {
     let offer = TcpMemory::anonymous(8192, 3).unwrap().offer();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -262,31 +262,66 @@ fn dumb(after: &'static [u8]) -> String {
         handshake.read(&hello[16..]).unwrap();
         let second = handshake.write(&crate::node::encode(&offer)).unwrap();
         stream.write_all(&crate::node::answer(Ok(&second))).unwrap();
-        let stream: Arc<TcpStream> = Arc::new(stream);
-        let mut channel = Channel::new(Arc::clone(&stream), handshake.finish().unwrap());
+        let mut channel = Channel::new(Arc::new(stream), handshake.finish().unwrap());
         let (mut asked, until) = (Vec::new(), Instant::now() + limits().handshake);
         for answer in [&[DONE][..], &[&[DONE][..], &[0; 12]].concat()] {
             channel.receive(&mut asked, until).unwrap();
             channel.send(answer, until).unwrap();
         }
-        if !after.is_empty() {
-            channel.receive(&mut asked, until).unwrap();
-            channel.send(after, until).unwrap();
-        }
-        drop(stream.as_ref().read_to_end(&mut asked));
+        then(&mut channel, until);
+        drop(channel.stream.shutdown(Shutdown::Write));
+        drop(channel.stream.as_ref().read_to_end(&mut asked));
     });
     address
 }
 
 #[test]
+fn what_is_posted_together_is_one_record() {
+    const POSTS: usize = 64;
+    let address = dumb(|channel, until| {
+        let (mut record, mut verbs) = (Vec::new(), Vec::new());
+        channel.receive(&mut record, until).unwrap();
+        assert_eq!(super::frames::verbs(&record, &mut verbs), Some(8 * POSTS));
+        assert_eq!(verbs.len(), 2 * POSTS);
+        let words = (0..POSTS as u64).flat_map(u64::to_le_bytes);
+        channel.send(&[DONE].into_iter().chain(words).collect::<Vec<_>>(), until).unwrap();
+    });
+    // No ping comes first.
+    let limits = Limits { ask: limits().silence, ..limits() };
+    let offers = Offers::gather(&[address], Some(&token()), &limits).unwrap();
+    let (client, executor) = (Tcp::attach(offers).unwrap(), Executor::new());
+    let post = |i: usize| {
+        let client = client.clone();
+        executor.spawn(0, async move {
+            let at = Addr::new(0, 8 * i as u64);
+            client.write_unsignaled(at, &[1]).unwrap();
+            client.post(Batch::of(|batch| batch.read(at, 8))).await.unwrap().word(0)
+        })
+    };
+    let posts: Vec<_> = (0..POSTS).map(post).collect();
+    executor.run();
+    for (i, post) in posts.into_iter().enumerate() {
+        assert_eq!(post.take(), Some(i as u64));
+    }
+    // Its answer was that to the writes.
+    block_on(client.flush(0)).unwrap();
+}
+
+#[test]
 fn a_node_that_does_not_answer_or_says_nonsense_is_lost() {
     for after in [&[][..], &[DONE], &[DONE; 10], &[3; 9]] {
-        let short = Limits {
-            ask: Duration::from_millis(10),
-            silence: Duration::from_millis(if after.is_empty() { 50 } else { 60_000 }),
-            ..limits()
-        };
-        let offers = Offers::gather(&[dumb(after)], Some(&token()), &short).unwrap();
+        let silence = Duration::from_millis(if after.is_empty() { 50 } else { 60_000 });
+        let short = Limits { ask: Duration::from_millis(10), silence, ..limits() };
+        let address = dumb(move |channel, until| {
+            channel.receive(&mut Vec::new(), until).unwrap();
+            if after.is_empty() {
+                // Until the client gives up.
+                while channel.receive(&mut Vec::new(), until).is_ok() {}
+            } else {
+                channel.send(after, until).unwrap();
+            }
+        });
+        let offers = Offers::gather(&[address], Some(&token()), &short).unwrap();
         let client = Tcp::attach(offers).unwrap();
         let error = read_word(&client, Addr::new(0, 64)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 0 }), "{error}");

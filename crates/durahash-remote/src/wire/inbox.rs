@@ -78,18 +78,19 @@ mod tests {
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (two, _) = listener.accept().unwrap();
         let lens = [0, 1, 5, 4093, 4094, 4095, 9000, 65_535, 3, 65_535, 65_534];
-        let record = move |i: usize| vec![i as u8; lens[i]];
+        let records: Vec<_> = (0..).zip(lens).map(|(i, len)| vec![i; len]).collect();
+        let sent = records.clone();
         let writer = std::thread::spawn(move || {
-            for i in 0..lens.len() {
-                one.write_all(&(lens[i] as u16).to_le_bytes()).unwrap();
-                one.write_all(&record(i)).unwrap();
+            for record in sent {
+                one.write_all(&(record.len() as u16).to_le_bytes()).unwrap();
+                one.write_all(&record).unwrap();
             }
         });
         let mut inbox = Inbox::default();
-        for i in 0..lens.len() {
+        for record in records {
             loop {
                 if let Some(found) = inbox.next() {
-                    assert_eq!(found, record(i));
+                    assert_eq!(found, record);
                     break;
                 }
                 assert_ne!(inbox.fill(&two, true).unwrap(), 0);
