@@ -23,7 +23,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use drivers::{Bell, Drivers};
-pub(crate) use drivers::{Driver, wait};
+pub(crate) use drivers::{Driver, Patience, wait};
 
 /// An executor of one thread. Clones are the same executor.
 ///
@@ -47,6 +47,7 @@ struct Tasks {
     /// By time, and by a number that makes two of them different.
     sleepers: RefCell<BTreeMap<(Instant, u64), Waker>>,
     drivers: RefCell<Drivers>,
+    patience: Patience,
 }
 
 type Spawned = Pin<Box<dyn Future<Output = ()>>>;
@@ -121,6 +122,7 @@ impl Executor {
             }),
             sleepers: RefCell::default(),
             drivers: RefCell::default(),
+            patience: Patience::default(),
         }))
     }
 
@@ -239,7 +241,11 @@ impl Executor {
         let drivers = self.0.drivers.borrow_mut().live();
         if !drivers.is_empty() {
             let is_ready = || self.is_ready() || go_on();
-            if !drivers::turn(&drivers) && !is_ready() && !drivers::spin(&drivers, next, is_ready) {
+            let patience = &self.0.patience;
+            if !drivers::turn(&drivers)
+                && !is_ready()
+                && !drivers::spin(&drivers, next, patience, is_ready)
+            {
                 self.sleep(&drivers, next, is_ready);
             }
         } else if !self.is_ready() && !go_on() {

@@ -4,8 +4,10 @@
 //! has polled those that were ready, so what they posted meanwhile goes out together, and lets them wake the tasks whose
 //! answers have arrived. When nothing has arrived for a while, it sleeps until something does.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -13,6 +15,8 @@ use rustix::io::{read, write};
 
 /// How long an executor looks for an answer before it sleeps: several times what a node takes that runs.
 const SPIN: Duration = Duration::from_micros(50);
+/// How long a thread sleeps at once when it has lost its processor while it looked.
+const CROWDED: Duration = Duration::from_millis(50);
 /// The longest sleep where the system has no descriptor by which others could end it.
 const BLIND: Duration = Duration::from_millis(1);
 
@@ -59,18 +63,41 @@ pub(super) fn turn(drivers: &[Arc<dyn Driver>]) -> bool {
 pub(super) fn spin(
     drivers: &[Arc<dyn Driver>],
     until: Option<Instant>,
+    patience: &Patience,
     is_ready: impl Fn() -> bool,
 ) -> bool {
-    let end = Instant::now() + SPIN;
-    let end = until.map_or(end, |until| until.min(end));
-    loop {
-        if turn(drivers) || is_ready() {
-            return true;
+    patience.look(until, || turn(drivers) || is_ready())
+}
+
+/// Whether a thread may look for something again and again before it sleeps. Where other threads want its processor it
+/// may not: each look would give the processor away for a whole time slice, and a sleep is shorter.
+#[derive(Default)]
+pub(crate) struct Patience(Cell<Option<Instant>>);
+
+impl Patience {
+    /// Looks until something is there, or [`SPIN`] is over, or `until` has come. Returns whether something is there.
+    pub(crate) fn look(&self, until: Option<Instant>, mut is_there: impl FnMut() -> bool) -> bool {
+        let mut now = Instant::now();
+        if self.0.get().is_some_and(|from| now < from) {
+            return is_there();
         }
-        if Instant::now() >= end {
-            return false;
+        let end = now + SPIN;
+        let end = until.map_or(end, |until| until.min(end));
+        loop {
+            if is_there() {
+                return true;
+            }
+            if now >= end {
+                return false;
+            }
+            let before = Instant::now();
+            thread::yield_now();
+            now = Instant::now();
+            if now - before > SPIN {
+                self.0.set(Some(now + CROWDED));
+                return is_there();
+            }
         }
-        std::thread::yield_now();
     }
 }
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -12,11 +11,12 @@ use rustix::net::{SendFlags, send};
 use super::frames::ENDED;
 use super::memory::{Served, TcpMemory};
 use super::requests::Requests;
+use crate::executor::Patience;
 use crate::node::{Attend, Limits, Service};
 use crate::wire::{Channel, RECORD_BYTES};
 
-/// How long a thread looks for the next request before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
+/// A thread that had to sleep no longer than this looks for the next request before it sleeps.
+const HOT: Duration = Duration::from_micros(100);
 /// Answers are sent when there are so many bytes of them, or no more requests have arrived.
 const ANSWER_BYTES: usize = RECORD_BYTES;
 
@@ -32,7 +32,14 @@ impl Attend for TcpMemory {
         channel.stream.set_write_timeout(Some(limits.silence))?;
         let requests = Requests::new(self, Some(Arc::clone(&channel.stream)));
         let served = &self.0;
-        let mut session = Session { served, channel, requests, out: Vec::new(), hot: false };
+        let mut session = Session {
+            served,
+            channel,
+            requests,
+            out: Vec::new(),
+            hot: false,
+            patience: Patience::default(),
+        };
         let done = session.serve();
         if done.is_err() {
             session.tell_end();
@@ -50,6 +57,7 @@ struct Session<'a> {
     out: Vec<u8>,
     /// The last requests came soon after the answers before them.
     hot: bool,
+    patience: Patience,
 }
 
 impl Session<'_> {
@@ -97,22 +105,24 @@ impl Session<'_> {
 
     /// Waits for requests.
     fn wait(&mut self) -> io::Result<()> {
-        let (begun, served) = (Instant::now(), self.served);
-        let stream = &self.channel.stream;
+        let begun = Instant::now();
+        let Channel { stream, inbox, .. } = &mut self.channel;
         if self.hot
-            && let Some(_spinning) = served.spin()
+            && let Some(_spinning) = self.served.spin()
         {
-            while begun.elapsed() < SPIN {
-                if self.channel.inbox.fill(stream, false)? > 0 {
-                    return Ok(());
-                }
-                thread::yield_now();
+            let mut filled = Ok(0);
+            let is_there = || {
+                filled = inbox.fill(stream, false);
+                !matches!(filled, Ok(0))
+            };
+            if self.patience.look(None, is_there) {
+                return filled.map(drop);
             }
         }
-        if self.channel.inbox.fill(stream, true)? == 0 {
+        if inbox.fill(stream, true)? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.hot = begun.elapsed() < 2 * SPIN;
+        self.hot = begun.elapsed() < HOT;
         Ok(())
     }
 
