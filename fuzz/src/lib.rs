@@ -17,6 +17,7 @@ mod multis;
 mod mutate;
 mod open_image;
 mod ops_vs_model;
+mod requests;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -31,6 +32,7 @@ use durahash::{Error, ErrorKind};
 pub use durahash_crash::script::Rng;
 pub use open_image::OpenImage;
 pub use ops_vs_model::{OpsVsModel, Planted};
+pub use requests::NodeRequests;
 
 /// A fuzz target.
 pub trait Target {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use durahash_fuzz::{Failure, Features, Fuzzer, OpenImage, OpsVsModel, Target, run};
+use durahash_fuzz::{Failure, Features, Fuzzer, NodeRequests, OpenImage, OpsVsModel, Target, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Address space of the process: an input that takes more is refused memory and breaks off.
@@ -48,6 +48,8 @@ enum Name {
     OpenImage,
     /// Operations and deaths, compared with a model
     OpsVsModel,
+    /// Requests to a node over TCP, compared with a model
+    NodeRequests,
 }
 
 impl Name {
@@ -55,6 +57,7 @@ impl Name {
         match self {
             Name::OpenImage => Box::new(OpenImage::default()),
             Name::OpsVsModel => Box::new(OpsVsModel::default()),
+            Name::NodeRequests => Box::new(NodeRequests::default()),
         }
     }
 

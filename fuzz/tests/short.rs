@@ -8,7 +8,7 @@ use std::path::Path;
 
 use durahash_media::sim::seed;
 
-use durahash_fuzz::{Fuzzer, OpenImage, OpsVsModel, Planted, Target};
+use durahash_fuzz::{Fuzzer, NodeRequests, OpenImage, OpsVsModel, Planted, Target};
 
 const SEED: u64 = 3;
 
@@ -129,6 +129,13 @@ fn open_image() {
 #[test]
 fn ops_vs_model() {
     short(&OpsVsModel::default(), 1000, seed(SEED));
+}
+
+#[test]
+fn node_requests() {
+    short(&NodeRequests::default(), 20_000, seed(SEED));
+    let count = found_after(&NodeRequests { forgets: true }, SEED, 300);
+    println!("a model that forgets: {count} executions");
 }
 
 #[test]

@@ -289,14 +289,15 @@ Examples:
     /// go with the node; a process of its own removes them. With --file they stay: after a kill of the node, all that
     /// clients have stored is there for the next one, and SIGINT or SIGTERM closes the file, so that it
     /// survives a restart of the machine. Everyone who can write to the memory is fully
-    /// trusted. The token keeps out mistakes, not attackers on the wire: listen beyond the loopback address
-    /// only where everyone on the network is trusted.
+    /// trusted. Over TCP that takes the token, which must be random, and all traffic is encrypted; over
+    /// other fabrics listen beyond the loopback address only where everyone on the network is trusted.
     #[command(
         verbatim_doc_comment,
         after_help = "\
 Examples:
   durahash node --size 4GiB
   durahash node --file memory.node
+  durahash node --size 4GiB --listen 0.0.0.0:7410 --token-file token
   durahash node --listen 127.0.0.1:7411 --token-file token --fabric local:/dev/shm/node"
     )]
     Node(remote::Node),

@@ -3,6 +3,7 @@
 mod ends;
 mod file;
 mod guard;
+mod tcp;
 #[cfg(feature = "ucx")]
 mod ucx;
 
@@ -11,7 +12,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 
 use durahash_remote::Error;
-use durahash_remote::node::{Limits, Listening, Offer, Token};
+use durahash_remote::node::{Limits, Listening, Service, Token};
 
 use crate::args::remote::{FabricName, Node, SIZE};
 use crate::exit::{Exit, Failure};
@@ -27,7 +28,11 @@ pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
     let token = token.map_err(|e| Failure::node(&e))?;
     let ends = ends(args)?;
     let address = address(&args.listen)?;
-    match (&args.fabric, &args.file) {
+    let fabric = args.fabric.clone().unwrap_or(match is_loopback(address) {
+        true => FabricName::Local(None),
+        false => FabricName::Tcp,
+    });
+    match (&fabric, &args.file) {
         (FabricName::Local(None), Some(file)) => local_file(args, address, file, token, ends),
         (FabricName::Local(Some(_)), Some(_)) => {
             let what =
@@ -35,6 +40,7 @@ pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::Usage, what))
         }
         (FabricName::Local(dir), None) => local(args, address, dir.as_deref(), token, ends),
+        (FabricName::Tcp, _) => tcp::serve(args, address, token, ends),
         (FabricName::Ucx, _) => over_ucx(args, address, token, ends),
     }
 }
@@ -71,10 +77,7 @@ fn local(
     let fabric = format!("local:{}", memory.dir().display());
     let node = listen(address, memory.offer(), token, &fabric)?;
     warn_others(address, &node);
-    match ends {
-        Some(ends) => drop(ends.recv()),
-        None => node.serve(),
-    }
+    serve(node, ends);
     Ok(Exit::Ok)
 }
 
@@ -91,10 +94,7 @@ fn local_file(
     let fabric = format!("local, file {}", memory.path().display());
     let served = listen(address, offer, token, &fabric).map(|node| {
         warn_others(address, &node);
-        if let Some(ends) = ends {
-            let _ = ends.recv();
-        }
-        // Now the connections end, so that clients learn of it.
+        serve(node, ends);
     });
     let closed = file::close(memory);
     served.and(closed)
@@ -104,10 +104,20 @@ fn warn_others(address: SocketAddr, node: &Listening) {
     if !is_loopback(address) {
         complain(&format!(
             "durahash: other hosts may reach {}, but not the memory: that is files of this host; \
-             `--fabric ucx` lends it over a network",
+             `--fabric tcp` lends it over a network",
             node.address()
         ));
     }
+}
+
+/// Serves until what ends the node in order, or a signal.
+fn serve(node: Listening, ends: Ends) {
+    match ends {
+        // However it comes.
+        Some(ends) => drop(ends.recv()),
+        None => node.serve(),
+    }
+    // Now the connections end, so that clients learn of it.
 }
 
 #[cfg(feature = "ucx")]
@@ -128,13 +138,14 @@ fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Ends) -> Result<Exit, 
 /// Listens for clients, and says so.
 fn listen(
     address: SocketAddr,
-    offer: Offer,
+    service: impl Into<Service>,
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
     let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
-    let (limits, bytes) = (Limits::default(), offer.bytes);
-    let node = Listening::bind_watched(&address.to_string(), offer, token, limits, refused);
+    let (limits, service) = (Limits::default(), service.into());
+    let bytes = service.bytes();
+    let node = Listening::bind_watched(&address.to_string(), service, token, limits, refused);
     let node = node.map_err(|e| Failure::node(&e))?;
     let text = format!("node {}, {bytes} bytes, fabric {fabric}\n", node.address());
     match print(text.as_bytes()) {

@@ -3,21 +3,27 @@
 //! An operation on remote memory waits most of its time, so a thread runs many of them at once. The
 //! executor polls ready tasks in the order in which they became ready. When none is
 //! ready, [`run`](Executor::run) waits until the next [sleep](sleep_until) ends or another thread wakes a task;
-//! [`Sim`](crate::fabric::Sim) has a loop of its own, which advances virtual time.
+//! [`Sim`](crate::fabric::Sim) has a loop of its own, which advances virtual time. Where tasks wait for answers of a
+//! connection, it also waits for these.
 //!
 //! A task has an owner, a number that the caller chooses. All tasks of an owner can be dropped at
 //! once, as when a simulated client dies.
+
+mod drivers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
+
+use drivers::{Bell, Drivers};
+pub(crate) use drivers::{Driver, Patience, wait};
 
 /// An executor of one thread. Clones are the same executor.
 ///
@@ -40,6 +46,8 @@ struct Tasks {
     ready: Arc<Ready>,
     /// By time, and by a number that makes two of them different.
     sleepers: RefCell<BTreeMap<(Instant, u64), Waker>>,
+    drivers: RefCell<Drivers>,
+    patience: Patience,
 }
 
 type Spawned = Pin<Box<dyn Future<Output = ()>>>;
@@ -47,6 +55,9 @@ type Spawned = Pin<Box<dyn Future<Output = ()>>>;
 struct Ready {
     queue: Mutex<VecDeque<Arc<TaskWaker>>>,
     thread: Thread,
+    /// The thread waits for drivers, so `bell` wakes it.
+    waits: AtomicBool,
+    bell: Bell,
 }
 
 impl Ready {
@@ -73,7 +84,13 @@ impl Wake for TaskWaker {
                 ready.queue().push_back(self);
             }
             if ready.thread.id() != thread::current().id() {
-                ready.thread.unpark();
+                // Either this thread sees that the other one waits, or that one sees what was woken.
+                fence(Ordering::SeqCst);
+                if ready.waits.load(Ordering::Relaxed) {
+                    ready.bell.ring();
+                } else {
+                    ready.thread.unpark();
+                }
             }
         }
     }
@@ -97,8 +114,15 @@ impl Executor {
             live: RefCell::default(),
             next: Cell::new(0),
             polling: Cell::new(false),
-            ready: Arc::new(Ready { queue: Mutex::default(), thread: thread::current() }),
+            ready: Arc::new(Ready {
+                queue: Mutex::default(),
+                thread: thread::current(),
+                waits: AtomicBool::new(false),
+                bell: Bell::default(),
+            }),
             sleepers: RefCell::default(),
+            drivers: RefCell::default(),
+            patience: Patience::default(),
         }))
     }
 
@@ -214,12 +238,39 @@ impl Executor {
             self.poll_one();
         }
         let next = self.wake_sleepers();
-        if !self.is_ready() && !go_on() {
+        let drivers = self.0.drivers.borrow_mut().live();
+        if !drivers.is_empty() {
+            let is_ready = || self.is_ready() || go_on();
+            let patience = &self.0.patience;
+            if !drivers::turn(&drivers)
+                && !is_ready()
+                && !drivers::spin(&drivers, next, patience, is_ready)
+            {
+                self.sleep(&drivers, next, is_ready);
+            }
+        } else if !self.is_ready() && !go_on() {
             match next {
                 Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
                 None => thread::park(),
             }
         }
+    }
+
+    /// Waits for drivers, unless a task is ready.
+    fn sleep(
+        &self,
+        drivers: &[Arc<dyn Driver>],
+        until: Option<Instant>,
+        is_ready: impl Fn() -> bool,
+    ) {
+        let Ready { waits, bell, .. } = &*self.0.ready;
+        bell.prepare();
+        waits.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !is_ready() {
+            bell.sleep(drivers, until);
+        }
+        waits.store(false, Ordering::Relaxed);
     }
 
     fn assert_idle(&self) {
@@ -253,6 +304,16 @@ impl Drop for Running {
     fn drop(&mut self) {
         RUNNING.set(self.0.take());
     }
+}
+
+/// Has the executor of this thread drive a connection whose answers a task of it waits for; `false` without one.
+pub(crate) fn drive(driver: &Arc<dyn Driver>) -> bool {
+    RUNNING.with_borrow(|running| {
+        running.as_ref().is_some_and(|executor| {
+            executor.0.drivers.borrow_mut().add(driver);
+            true
+        })
+    })
 }
 
 /// Runs `future` on this thread and blocks while it waits, on an executor of its own.

@@ -3,7 +3,8 @@
 //! - [`RemoteMap`]: the index SepHash, with byte strings as keys and values; [`BlockingMap`] is the same for threads.
 //! - [`executor`]: runs many clients, and many operations of each, on one thread.
 //! - [`fabric`]: access to the memory of nodes. [`Local`](fabric::Local) is memory that processes of one
-//!   host share, [`Sim`](fabric::Sim) a simulation in virtual time. The crate `durahash-ucx` connects machines.
+//!   host share, [`Sim`](fabric::Sim) a simulation in virtual time.
+//! - [`tcp`]: the same verbs over an encrypted connection between machines. The crate `durahash-ucx` has them over RDMA.
 //! - [`node`]: processes that lend memory, and how clients find them.
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@
 pub mod executor;
 #[doc(hidden)]
 pub mod planted;
+mod wire;
 
 pub mod fabric;
 
@@ -19,6 +21,7 @@ pub mod node;
 mod sep;
 
 mod map;
+pub mod tcp;
 
 mod blocking;
 

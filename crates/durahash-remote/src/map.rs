@@ -62,6 +62,9 @@ impl<F: Fabric> Clone for RemoteMap<F> {
     }
 }
 
+/// Times the interval of ticks: the longest time between two of a client that has nothing else to do.
+const IDLE_TICKS: u64 = 32;
+
 /// Operations that [`put_many`](RemoteMap::put_many) has under way at once.
 const LANES: usize = 32;
 
@@ -224,13 +227,17 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.tick().await
     }
 
-    /// Ticks, again and again, until the map is closed or no other clone of it exists.
+    /// Ticks, again and again, until the map is closed or no other clone of it exists. While this client has nothing else
+    /// to do, the time between two ticks grows to 32 times that of its [`Options`], and not beyond what a lease allows.
     ///
     /// # Errors
     /// As [`tick`](Self::tick).
     pub async fn service(self) -> Result<()> {
+        let mut times = 1;
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
-            self.0.fabric.sleep_ns(self.0.tick_ns()).await;
+            let before = self.counts();
+            self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
+            times = if self.counts() == before { IDLE_TICKS.min(2 * times) } else { 1 };
             self.0.tick().await?;
         }
         Ok(())

@@ -35,11 +35,12 @@ pub(crate) struct Node {
     /// File with a token that clients must show [default: they must show none]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// How clients reach the memory: local:PATH, in a new directory PATH that processes of this host
-    /// share; local, in one in /dev/shm or else where temporary files are; ucx, over a network or
-    /// between processes of this host, as UCX's environment variables say, if it was built so
-    #[arg(long, value_name = "FABRIC", default_value = "local")]
-    pub(crate) fabric: FabricName,
+    /// How clients reach the memory: tcp, over an encrypted connection; local:PATH, in a new directory
+    /// PATH that processes of this host share; local, in one in /dev/shm or else where temporary files
+    /// are; ucx, over a network or between processes of this host, as UCX's environment variables say,
+    /// if it was built so [default: local at a loopback address, else tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<FabricName>,
     /// End when the standard input does, as with the process that has started this one
     #[arg(long)]
     pub(crate) until_eof: bool,
@@ -49,6 +50,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FabricName {
     Local(Option<PathBuf>),
+    Tcp,
     Ucx,
 }
 
@@ -58,9 +60,10 @@ impl FromStr for FabricName {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "local" => Ok(FabricName::Local(None)),
+            None if text == "tcp" => Ok(FabricName::Tcp),
             None if text == "ucx" => Ok(FabricName::Ucx),
             Some(("local", path)) if !path.is_empty() => Ok(FabricName::Local(Some(path.into()))),
-            _ => Err("the fabrics are local, local:PATH and ucx".into()),
+            _ => Err("the fabrics are tcp, local, local:PATH and ucx".into()),
         }
     }
 }
@@ -212,8 +215,9 @@ mod tests {
     fn fabrics_are_these() {
         assert_eq!("local".parse(), Ok(FabricName::Local(None)));
         assert_eq!("local:/a:b".parse(), Ok(FabricName::Local(Some("/a:b".into()))));
+        assert_eq!("tcp".parse(), Ok(FabricName::Tcp));
         assert_eq!("ucx".parse(), Ok(FabricName::Ucx));
-        for bad in ["", "local:", "ucx:", "tcp", "Local"] {
+        for bad in ["", "local:", "ucx:", "tcp:", "Local"] {
             assert!(bad.parse::<FabricName>().is_err(), "{bad}");
         }
     }

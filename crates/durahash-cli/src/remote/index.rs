@@ -235,7 +235,7 @@ pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
         {
             format!(
                 "{nodes}: {e}; this memory is files of the node's host, and reached there only \
-                 (`--fabric ucx` crosses a network)"
+                 (`--fabric tcp` crosses a network)"
             )
         }
         _ => return explained(addresses, e),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use durahash::Result;
 use durahash_remote::fabric::{Fabric, LocalClient};
 use durahash_remote::node::Nodes;
+use durahash_remote::tcp::Tcp;
 
 use crate::store::Watch;
 
@@ -49,6 +50,29 @@ impl Memory for Nodes {
     fn watch(&self) -> Watch {
         let local = self.local().clone();
         Box::new(move || local.nodes_stand())
+    }
+}
+
+impl Memory for Tcp {
+    type Client = Self;
+
+    const OVER: &str = "TCP";
+
+    fn client(&self) -> Result<Self> {
+        Ok(self.clone())
+    }
+
+    fn clients(&self) -> Result<u32> {
+        Self::clients(self)
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    fn watch(&self) -> Watch {
+        let client = self.clone();
+        Box::new(move || client.nodes_stand())
     }
 }
 

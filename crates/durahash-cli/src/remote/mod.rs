@@ -10,6 +10,7 @@ mod stats;
 use std::os::unix::ffi::OsStrExt;
 
 use durahash_remote::node::{Limits, Nodes, Offers, Token};
+use durahash_remote::tcp::Tcp;
 
 use crate::args::remote::{Remote, RemoteCommand};
 use crate::exit::{Exit, Failure};
@@ -35,10 +36,11 @@ fn reach(args: &Remote) -> Result<Exit, Failure> {
     let token = token.map_err(|e| Failure::node(&e))?;
     let offers = Offers::gather(&nodes.addresses, token.as_ref(), &Limits::default());
     let offers = offers.map_err(|e| explained(&nodes.addresses, &e))?;
-    if offers.fabric() == "ucx" {
-        return over_ucx(args, offers);
+    match offers.fabric() {
+        "tcp" => run(args, Tcp::attach(offers)),
+        "ucx" => over_ucx(args, offers),
+        _ => run(args, Nodes::attach(offers)),
     }
-    run(args, Nodes::attach(offers))
 }
 
 #[cfg(feature = "ucx")]

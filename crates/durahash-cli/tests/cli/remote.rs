@@ -1,5 +1,5 @@
 //! Nodes and their clients, as real processes over the loopback address. With the feature `ucx` those tests that
-//! have a fabric are of UCX, over TCP and over shared memory, else of files in shared memory.
+//! have a fabric are of UCX, over TCP and over shared memory, else of files in shared memory and of the fabric over TCP.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -142,8 +142,8 @@ fn several_nodes_have_one_index() {
 fn tokens_keep_out_clients_with_another() {
     for over in Over::ALL {
         let work = over.work();
-        work.write("token", "secret\n");
-        work.write("other", "Secret\n");
+        work.write("token", "a secret of 20 bytes\n");
+        work.write("other", "A secret of 20 bytes\n");
         work.write("empty", "");
         let mut node = Node::start(&work, over, "--size 16MiB --token-file token");
         let address = node.address.clone();
@@ -183,7 +183,7 @@ fn garbage_does_not_end_a_node() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             &[0xff; 100_000],
-            b"durnode\0\x01\0\0\0\xff\xff\xff\xff",
+            b"durnode\0\x02\0\0\0\xff\xff\xff\xff",
         ] {
             let mut stream = TcpStream::connect(&node.address).unwrap();
             // The node may end the connection before it has all.
@@ -202,6 +202,7 @@ fn garbage_does_not_end_a_node() {
 fn wrong_usage_of_nodes_says_what_is_right() {
     let work = Work::new();
     std::fs::create_dir(work.path("there")).unwrap();
+    work.write("weak", "15 bytes of it.\n");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     for (line, code, wanted) in [
@@ -210,12 +211,16 @@ fn wrong_usage_of_nodes_says_what_is_right() {
         ("node --fabric local:there", 2, "already exists"),
         ("node --fabric local:none/there", 4, "none/there"),
         ("node --size 5000", 2, "a multiple of 4096"),
+        ("node --fabric tcp --size 5000", 2, "a multiple of 4096"),
+        ("node --fabric tcp --token-file weak", 2, "16 bytes or more, chosen at random"),
+        ("node --listen 0.0.0.0:0", 2, "give --token-file FILE"),
         ("node --token-file none", 4, "reading the token none"),
         (&format!("node --size 4KiB --listen {taken}"), 4, "listening"),
     ] {
         work.run(line).complains(code, wanted);
     }
-    for line in ["node --fabric tcp", "node --listen host", "remote get k", "remote --node x get k"]
+    for line in
+        ["node --fabric other", "node --listen host", "remote get k", "remote --node x get k"]
     {
         assert_eq!(work.run(line).code, Some(2), "{line}");
     }

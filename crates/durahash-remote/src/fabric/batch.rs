@@ -63,6 +63,11 @@ impl Batch {
         self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
     }
 
+    /// The verbs.
+    pub(crate) fn verbs(&self) -> &[Verb] {
+        &self.verbs
+    }
+
     /// The number of verbs.
     #[must_use]
     pub fn len(&self) -> usize {

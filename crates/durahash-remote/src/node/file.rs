@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash_media::{Error, ErrorKind, NodeFile, Result, SharedHeader};
+use durahash_media::{Error, ErrorKind, NodeFile, Result, SharedHeader, SharedRegion};
 
 use super::memory::{LOCAL, MAX_CLIENTS};
 use super::message::Offer;
-use crate::fabric::Beside;
+use crate::fabric::{Beside, Local};
 
 /// Rows of a file, at most.
 const ROWS_MAX: u64 = 4096;
@@ -151,6 +151,22 @@ impl FileMemory {
     pub fn shut(&mut self) -> Result<()> {
         self.alone = Some(self.beside.empty(Duration::ZERO)?);
         Ok(())
+    }
+
+    /// The memory for this process, which serves it; no other one of this host may attach it from now on.
+    ///
+    /// # Errors
+    /// As [`shut`](Self::shut).
+    pub(crate) fn served(&mut self) -> Result<Local> {
+        self.shut()?;
+        let (region, ours) = (SharedRegion::attach(&self.path)?, self.file.region().header());
+        let (what, found, expected) = ("the id of the region", region.header().id, ours.id);
+        if found != expected {
+            return Err(
+                Error::from(ErrorKind::Region { what, found, expected }).at_path(&*self.path)
+            );
+        }
+        Ok(Local::alone(region))
     }
 
     /// Waits until no process of this host has the memory attached, puts all of it on the disk, and marks the file as

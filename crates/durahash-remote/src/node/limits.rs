@@ -18,6 +18,10 @@ pub struct Limits {
     pub idle: Duration,
     /// Connections of a node at once, at most, each with a thread; 256 by default.
     pub connections: usize,
+    /// Of these, those that have not been admitted yet; 64 by default. A new one replaces the oldest.
+    pub handshakes: usize,
+    /// Time after which a client with a wrong token is told so; 200 ms by default.
+    pub guess: Duration,
 }
 
 impl Default for Limits {
@@ -28,6 +32,8 @@ impl Default for Limits {
             silence: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             connections: 256,
+            handshakes: 64,
+            guess: Duration::from_millis(200),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The client's side of a connection to a node.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -10,13 +10,17 @@ use std::time::Instant;
 use durahash_media::{Error, ErrorKind, Result, process};
 
 use super::limits::Limits;
-use super::message::{ASK, HERE, MessageError, Offer, VERSION, Verdict, hello, read_answer};
-use super::stream::{left, write_all};
+use super::message::{
+    ASK, HERE, MessageError, Offer, VERSION, Verdict, decode, hello, read_answer,
+};
 use super::token::Token;
+use crate::wire::{Channel, Handshake, left, write_all};
 
 /// A connection to a node, which detects the node's end. Dropping it closes it.
 pub struct Link {
     stream: Arc<TcpStream>,
+    /// Until a thread has it.
+    channel: Option<Channel>,
     limits: Limits,
     address: String,
     thread: Option<JoinHandle<()>>,
@@ -37,16 +41,38 @@ impl Link {
         let until = Instant::now() + limits.handshake;
         let stream = dial(address, until).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
-        let said = write_all(&stream, &hello(token), until);
+        let clear = hello(token.is_some());
+        let mut handshake = Handshake::begin(&Token::key(token), &clear).map_err(unreachable)?;
+        let first = handshake.write(&[]).map_err(unreachable)?;
+        let said = write_all(&stream, &[&clear[..], &first].concat(), until);
         // A node that closes the connection early has sent its verdict before.
-        let offer = match (read_answer(&stream, until), said) {
-            (Ok(Ok(offer)), Ok(())) => offer,
+        let second = match (read_answer(&stream, until), said) {
+            (Ok(Ok(second)), Ok(())) => second,
             (Ok(Err(verdict)), _) => return Err(refusal(address, verdict)),
             (Ok(Ok(_)), Err(e)) | (Err(MessageError::Io(_)), Err(e)) => return Err(unreachable(e)),
             (Err(wrong), _) => return Err(not_a_node(address, wrong)),
         };
-        let (stream, limits) = (Arc::new(stream), limits.clone());
-        Ok((Link { stream, limits, address: address.into(), thread: None }, offer))
+        let Some(offer) = handshake.read(&second) else {
+            let why =
+                "it does not have the token, or something between it and here changes messages";
+            return Err(ErrorKind::NotANode { address: address.into(), why: why.into() }.into());
+        };
+        let malformed = || not_a_node(address, MessageError::Malformed);
+        let offer = decode(&offer).ok_or_else(malformed)?;
+        let stream = Arc::new(stream);
+        let cipher = handshake.finish().map_err(unreachable)?;
+        let mut channel = Channel::new(Arc::clone(&stream), cipher);
+        // Only now does the node know that this is not the repetition of a message that somebody recorded.
+        let mut said = Vec::new();
+        channel
+            .send(&[ASK], until)
+            .and_then(|()| channel.receive(&mut said, until))
+            .map_err(unreachable)?;
+        if said != [HERE] {
+            return Err(malformed());
+        }
+        let (limits, address) = (limits.clone(), address.into());
+        Ok((Link { stream, channel: Some(channel), limits, address, thread: None }, offer))
     }
 
     /// The node's address, as it was given.
@@ -55,18 +81,30 @@ impl Link {
         &self.address
     }
 
+    /// The connection, for another protocol, and the limits. Nothing pings the node then.
+    pub(crate) fn into_channel(mut self) -> (Channel, Limits) {
+        (self.take_channel(), self.limits.clone())
+    }
+
+    fn take_channel(&mut self) -> Channel {
+        self.channel.take().expect("a link is watched once, or given away")
+    }
+
     /// Starts a thread that pings the node, and calls `lost` when the node no longer answers or this
     /// is dropped.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when no thread can be started.
+    ///
+    /// # Panics
+    /// When it is called again.
     pub fn watch(&mut self, lost: impl FnOnce() + Send + 'static) -> Result<()> {
-        let (stream, limits) = (Arc::clone(&self.stream), self.limits.clone());
+        let (mut channel, limits) = (self.take_channel(), self.limits.clone());
         let watch = move || {
             // The node no longer answers.
-            drop(watch(&stream, &limits));
+            drop(watch(&mut channel, &limits));
             lost();
-            drop(stream.shutdown(Shutdown::Both));
+            drop(channel.stream.shutdown(Shutdown::Both));
         };
         let thread = process::spawn("durahash-link", watch);
         self.thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
@@ -76,6 +114,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        if self.channel.is_none() && self.thread.is_none() {
+            // It was given away.
+            return;
+        }
         // It may be closed already.
         drop(self.stream.shutdown(Shutdown::Both));
         if let Some(thread) = self.thread.take() {
@@ -114,30 +156,19 @@ fn resolve(address: &str, until: Instant) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Pings the node; returns when it does not answer, or answers anything else.
-fn watch(mut stream: &TcpStream, limits: &Limits) -> io::Result<()> {
-    // When the ping without an answer was sent.
-    let mut asked: Option<Instant> = None;
+fn watch(channel: &mut Channel, limits: &Limits) -> io::Result<()> {
+    let mut said = Vec::new();
     loop {
-        let wait = match asked {
-            None => limits.ask,
-            Some(at) => limits.silence.saturating_sub(at.elapsed()),
-        };
-        // A timeout of zero is invalid. An answer that has arrived is read even after the limit.
-        stream.set_read_timeout(Some(wait.max(std::time::Duration::from_millis(1))))?;
-        let mut byte = [0];
-        match stream.read(&mut byte) {
-            Ok(1) if byte == [HERE] && asked.is_some() => asked = None,
-            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if asked.is_some() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                let now = Instant::now();
-                write_all(stream, &[ASK], now + limits.silence)?;
-                asked = Some(now);
-            }
+        match channel.receive(&mut said, Instant::now() + limits.ask) {
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
             Err(e) => return Err(e),
+            Ok(()) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        let until = Instant::now() + limits.silence;
+        channel.send(&[ASK], until)?;
+        channel.receive(&mut said, until)?;
+        if said != [HERE] {
+            return Err(io::ErrorKind::InvalidData.into());
         }
     }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, ErrorKind, Result, process};
 
 use super::limits::Limits;
-use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, read_hello};
-use super::stream::{read_all, write_all};
+use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, encode, read_hello};
 use super::token::Token;
+use crate::wire::{Channel, Handshake, Key, left, write_all};
 
 /// Pause when the system has no descriptor or thread for another connection.
 const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
@@ -28,12 +28,56 @@ pub struct Listening {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a node does for the clients that it admits.
+pub(crate) trait Attend: Send + Sync {
+    /// Serves a connection to its end.
+    fn attend(&self, channel: Channel, limits: &Limits) -> io::Result<()>;
+}
+
+/// An offer, and what the node does for clients that accept it: for memory that they reach past the node, only
+/// answers to their pings.
+pub struct Service {
+    pub(crate) offer: Offer,
+    pub(crate) attend: Box<dyn Attend>,
+}
+
+impl Service {
+    /// Bytes of the memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.offer.bytes
+    }
+}
+
+impl From<Offer> for Service {
+    fn from(offer: Offer) -> Self {
+        Service { offer, attend: Box::new(Pings) }
+    }
+}
+
+/// Answers pings.
+struct Pings;
+
+impl Attend for Pings {
+    fn attend(&self, mut channel: Channel, limits: &Limits) -> io::Result<()> {
+        let mut asked = Vec::new();
+        loop {
+            channel.receive(&mut asked, Instant::now() + limits.idle)?;
+            if asked != [ASK] {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            channel.send(&[HERE], Instant::now() + limits.handshake)?;
+        }
+    }
+}
+
 /// It gets the address of a client that is refused, and why.
 type OnRefusal = dyn Fn(SocketAddr, &str) + Send + Sync;
 
 struct Node {
-    offer: Offer,
-    token: Option<Token>,
+    service: Service,
+    has_token: bool,
+    key: Key,
     limits: Limits,
     refused: Box<OnRefusal>,
     open: Mutex<Open>,
@@ -75,8 +119,13 @@ impl Listening {
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system refuses the address, or a thread;
     /// [`Options`](ErrorKind::Options) when the offer does not fit into a message.
-    pub fn bind(address: &str, offer: Offer, token: Option<Token>, limits: Limits) -> Result<Self> {
-        Self::bind_watched(address, offer, token, limits, |_, _| ())
+    pub fn bind(
+        address: &str,
+        service: impl Into<Service>,
+        token: Option<Token>,
+        limits: Limits,
+    ) -> Result<Self> {
+        Self::bind_watched(address, service, token, limits, |_, _| ())
     }
 
     /// The same, and calls `refused` with the address of each client that is refused, and why. It runs on the
@@ -86,12 +135,13 @@ impl Listening {
     /// As [`bind`](Listening::bind).
     pub fn bind_watched(
         address: &str,
-        offer: Offer,
+        service: impl Into<Service>,
         token: Option<Token>,
         limits: Limits,
         refused: impl Fn(SocketAddr, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
-        if !offer.fits() {
+        let service = service.into();
+        if !service.offer.fits() {
             let what = "the name of a fabric has at most 32 bytes, the place of memory 4096";
             return Err(ErrorKind::Options { what }.into());
         }
@@ -100,7 +150,8 @@ impl Listening {
         let address = listener.local_addr().map_err(failed)?;
         let (open, ended) = (Mutex::default(), Condvar::new());
         let refused = Box::new(refused);
-        let node = Arc::new(Node { offer, token, limits, refused, open, ended });
+        let (has_token, key) = (token.is_some(), Token::key(token.as_ref()));
+        let node = Arc::new(Node { service, has_token, key, limits, refused, open, ended });
         let ours = Arc::clone(&node);
         let thread = process::spawn("durahash-node", move || ours.accept(&listener));
         let thread = thread.map_err(failed)?;
@@ -183,6 +234,10 @@ impl Node {
         let Ok(copy) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();
+            let waiting = open.connections.values().filter(|connection| !connection.welcome);
+            if waiting.count() >= self.limits.handshakes {
+                open.drop_one_silent();
+            }
             if open.connections.len() >= self.limits.connections && !open.drop_one_silent() {
                 drop(open);
                 self.turn_away(&stream);
@@ -193,12 +248,14 @@ impl Node {
             open.connections.insert(number, Connection { stream: copy, welcome: false });
             number
         };
+        // One that was dropped may be pausing.
+        self.ended.notify_all();
         // Also when the thread panics, or cannot be started.
         let ends = ConnectionGuard { node: Arc::clone(self), number };
         let attend = move || {
             let ends = ends;
             // Every failure, and the peer's leaving, just ends the connection.
-            drop(ends.node.attend(&stream, ends.number));
+            drop(ends.node.attend(stream, ends.number));
         };
         drop(process::spawn("durahash-link", attend));
     }
@@ -210,45 +267,68 @@ impl Node {
     }
 
     /// Serves a connection to its end.
-    fn attend(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
+    fn attend(&self, stream: TcpStream, number: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let until = Instant::now() + self.limits.handshake;
-        let verdict = match read_hello(stream, until) {
-            Ok(token) => self.judge(token.as_ref()),
+        let verdict = match read_hello(&stream, until) {
+            Ok((clear, has_token, first)) if has_token == self.has_token => {
+                let mut handshake = Handshake::answer(&self.key, &clear)?;
+                if handshake.read(&first).is_some() {
+                    return self.admit(stream, number, handshake, until);
+                }
+                Verdict::AnotherToken
+            }
+            Ok((_, true, _)) => Verdict::NoToken,
+            Ok((_, false, _)) => Verdict::TokenWanted,
             Err(MessageError::Version(_)) => Verdict::Version,
             Err(MessageError::Io(e)) => return Err(e),
             Err(MessageError::Magic | MessageError::Malformed) => {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };
-        if verdict != Verdict::Welcome {
-            (self.refused)(stream.peer_addr()?, verdict.why());
-            write_all(stream, &answer(Err(verdict)), until)?;
-            stream.shutdown(Shutdown::Write)?;
-            return drain(stream, until);
+        (self.refused)(stream.peer_addr()?, verdict.why());
+        if verdict == Verdict::AnotherToken {
+            self.pause(number)?;
+        }
+        write_all(&stream, &answer(Err(verdict)), until)?;
+        stream.shutdown(Shutdown::Write)?;
+        drain(&stream, until)
+    }
+
+    /// Has a peer with a wrong token wait. Its connection is one of those that a new one may replace, so guesses are few.
+    fn pause(&self, number: u64) -> io::Result<()> {
+        let until = Instant::now() + self.limits.guess;
+        let mut open = self.open();
+        while open.connections.contains_key(&number) {
+            let Ok(left) = left(until) else { return Ok(()) };
+            let waited = self.ended.wait_timeout(open, left);
+            (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Serves a client that has shown the token, when it has also shown that it is there now: its first message may be a
+    /// repetition of one that somebody recorded.
+    fn admit(
+        &self,
+        stream: TcpStream,
+        number: u64,
+        mut handshake: Handshake,
+        until: Instant,
+    ) -> io::Result<()> {
+        let second = handshake.write(&encode(&self.service.offer))?;
+        write_all(&stream, &answer(Ok(&second)), until)?;
+        let mut channel = Channel::new(Arc::new(stream), handshake.finish()?);
+        let mut asked = Vec::new();
+        channel.receive(&mut asked, until)?;
+        if asked != [ASK] {
+            return Err(io::ErrorKind::InvalidData.into());
         }
         if let Some(connection) = self.open().connections.get_mut(&number) {
             connection.welcome = true;
         }
-        write_all(stream, &answer(Ok(&self.offer)), until)?;
-        loop {
-            let mut asked = [0];
-            read_all(stream, &mut asked, Instant::now() + self.limits.idle)?;
-            if asked != [ASK] {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            write_all(stream, &[HERE], Instant::now() + self.limits.handshake)?;
-        }
-    }
-
-    fn judge(&self, shown: Option<&Token>) -> Verdict {
-        match (&self.token, shown) {
-            (None, None) => Verdict::Welcome,
-            (None, Some(_)) => Verdict::NoToken,
-            (Some(_), None) => Verdict::TokenWanted,
-            (Some(wanted), Some(shown)) if wanted.is(shown) => Verdict::Welcome,
-            (Some(_), Some(_)) => Verdict::AnotherToken,
-        }
+        channel.send(&[HERE], until)?;
+        self.service.attend.attend(channel, &self.limits)
     }
 }
 

@@ -138,9 +138,10 @@ fn some_dir() -> Result<PathBuf> {
     Ok(parent.join(format!("durahash-node-{number:016x}")))
 }
 
-/// Why this build cannot reach memory on the fabric of this name.
+/// Why memory on the fabric of this name cannot be attached.
 pub(super) fn unknown(fabric: &str) -> Error {
     let what = match fabric {
+        "tcp" => "the node lends its memory over TCP, which `tcp::Tcp` reaches",
         "ucx" => "the node lends its memory over UCX; this build has no UCX",
         _ => "the node lends its memory over a fabric that this build does not know",
     };

@@ -4,23 +4,22 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use super::stream::read_all;
-use super::token::{TOKEN_BYTES, Token};
+use crate::wire::{Handshake, read_all};
 
 const MAGIC: [u8; 8] = *b"durnode\0";
 /// The protocol version.
-pub(super) const VERSION: u32 = 1;
-/// Bytes at the start of both first messages: magic number, version, and two more numbers.
+pub(super) const VERSION: u32 = 2;
+/// Bytes of a client's first message in clear: magic number, version, and whether it has a token.
 const HELLO_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 20;
 const OFFER_BYTES: usize = 8192;
 const FABRIC_BYTES: usize = 32;
 const PLACE_BYTES: usize = 4096;
 
-/// The client's ping.
+/// The client's ping: a record that holds this.
 pub(super) const ASK: u8 = 1;
 /// The node's answer.
-pub(super) const HERE: u8 = 2;
+pub(super) const HERE: u8 = 0;
 
 /// The way to the memory of a node: exactly what the protocol carries, so a new field comes with a new version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub struct Offer {
 
 /// A node's answer to the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Welcome,
     Version,
     TokenWanted,
@@ -94,13 +93,11 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(*bytes.first_chunk().expect("four bytes are asked for"))
 }
 
-/// The first message of a client.
-pub(super) fn hello(token: Option<&Token>) -> Vec<u8> {
-    let token = token.map_or(&[][..], Token::as_bytes);
+/// The first message of a client as far as it is in clear.
+pub(super) fn hello(has_token: bool) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
-    bytes.extend((token.len() as u32).to_le_bytes());
-    bytes.extend(token);
+    bytes.extend(u32::from(has_token).to_le_bytes());
     bytes
 }
 
@@ -119,35 +116,35 @@ fn read_head<const N: usize>(stream: &TcpStream, until: Instant) -> Result<[u8; 
     }
 }
 
-/// Reads a message of [`hello`].
+/// Reads a message of [`hello`], and the first message of a handshake. Returns what was in clear, and whether the
+/// client has a token.
+#[allow(clippy::type_complexity, reason = "two messages of fixed length")]
 pub(super) fn read_hello(
     stream: &TcpStream,
     until: Instant,
-) -> Result<Option<Token>, MessageError> {
+) -> Result<([u8; HELLO_BYTES], bool, [u8; Handshake::MESSAGE_BYTES]), MessageError> {
     let head: [u8; HELLO_BYTES] = read_head(stream, until)?;
-    let len = number(&head[12..]) as usize;
-    if len == 0 {
-        return Ok(None);
-    }
-    if len > TOKEN_BYTES {
-        return Err(MessageError::Malformed);
-    }
-    let mut token = vec![0; len];
-    read_all(stream, &mut token, until)?;
-    Token::new(&token).map(Some).map_err(|_| MessageError::Malformed)
+    let has_token = match number(&head[12..]) {
+        0 => false,
+        1 => true,
+        _ => return Err(MessageError::Malformed),
+    };
+    let mut first = [0; Handshake::MESSAGE_BYTES];
+    read_all(stream, &mut first, until)?;
+    Ok((head, has_token, first))
 }
 
-/// The answer of a node: its offer, or why there is none.
-pub(super) fn answer(said: Result<&Offer, Verdict>) -> Vec<u8> {
-    let (verdict, offer) = match said {
-        Ok(offer) => (Verdict::Welcome, encode(offer)),
-        Err(verdict) => (verdict, Vec::new()),
+/// The answer of a node: the second message of the handshake, with its offer, or why there is none.
+pub(crate) fn answer(said: Result<&[u8], Verdict>) -> Vec<u8> {
+    let (verdict, second) = match said {
+        Ok(second) => (Verdict::Welcome, second),
+        Err(verdict) => (verdict, &[][..]),
     };
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend((verdict as u32).to_le_bytes());
-    bytes.extend((offer.len() as u32).to_le_bytes());
-    bytes.extend(offer);
+    bytes.extend((second.len() as u32).to_le_bytes());
+    bytes.extend(second);
     bytes
 }
 
@@ -155,21 +152,21 @@ pub(super) fn answer(said: Result<&Offer, Verdict>) -> Vec<u8> {
 pub(super) fn read_answer(
     stream: &TcpStream,
     until: Instant,
-) -> Result<Result<Offer, Verdict>, MessageError> {
+) -> Result<Result<Vec<u8>, Verdict>, MessageError> {
     let head: [u8; ANSWER_BYTES] = read_head(stream, until)?;
     let (verdict, len) = (number(&head[12..]) as usize, number(&head[16..]) as usize);
     match VERDICTS.get(verdict) {
         Some(Verdict::Welcome) if len <= OFFER_BYTES => {
-            let mut bytes = vec![0; len];
-            read_all(stream, &mut bytes, until)?;
-            decode(&bytes).map(Ok).ok_or(MessageError::Malformed)
+            let mut second = vec![0; len];
+            read_all(stream, &mut second, until)?;
+            Ok(Ok(second))
         }
         Some(&verdict) if verdict != Verdict::Welcome && len == 0 => Ok(Err(verdict)),
         _ => Err(MessageError::Malformed),
     }
 }
 
-fn encode(offer: &Offer) -> Vec<u8> {
+pub(crate) fn encode(offer: &Offer) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(offer.id.to_le_bytes());
     bytes.extend(offer.bytes.to_le_bytes());
@@ -181,7 +178,7 @@ fn encode(offer: &Offer) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Offer> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Offer> {
     let (id, rest) = bytes.split_first_chunk()?;
     let (size, rest) = rest.split_first_chunk()?;
     let (max_clients, rest) = rest.split_first_chunk()?;
@@ -237,10 +234,9 @@ mod tests {
 
     #[test]
     fn messages_lie_as_the_documentation_says() {
-        let hello = hello(Some(&Token::new(b"abc").unwrap()));
-        assert_eq!(hello, b"durnode\0\x01\0\0\0\x03\0\0\0abc");
-        let answer = answer(Ok(&offer()));
-        assert_eq!(&answer[..20], b"durnode\0\x01\0\0\0\0\0\0\0\x27\0\0\0");
+        assert_eq!(hello(true), b"durnode\0\x02\0\0\0\x01\0\0\0");
+        let answer = answer(Ok(&encode(&offer())));
+        assert_eq!(&answer[..20], b"durnode\0\x02\0\0\0\0\0\0\0\x27\0\0\0");
         assert_eq!(&answer[36..47], b"\x40\0\0\0\x05\0local");
         assert_eq!(VERDICTS.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5]);
     }

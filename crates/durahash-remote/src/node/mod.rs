@@ -1,8 +1,9 @@
 //! Memory nodes: a process that lends memory, and how clients find it.
 //!
 //! A node has a [`LentMemory`], or a [`FileMemory`] that outlives it, listens on a TCP port ([`Listening`]), and tells
-//! clients that show the right [`Token`] how to reach its memory ([`Offer`]). The node does nothing else for its clients: they reach the
-//! memory through the fabric, past the node. A client keeps a connection ([`Link`]) to each of its nodes
+//! clients that know the right [`Token`] how to reach its memory ([`Offer`]). The node does nothing else for its clients:
+//! they reach the memory through the fabric, past the node. Only memory [over TCP](crate::tcp) is served by the node
+//! ([`Service`]). A client keeps a connection ([`Link`]) to each of its nodes
 //! while it uses their memory; if a connection ends or falls silent, the client counts the node as lost
 //! ([`Nodes`]). The node's offer names the fabric ([`Offers`]).
 //!
@@ -23,9 +24,9 @@
 //!
 //! # Trust
 //! A client that can write to the memory is fully trusted: it can write anything anywhere, and a
-//! client that breaks the protocol can corrupt the index. The token prevents mistakes, such as a
-//! client of another index or a wrong port. It crosses the network unencrypted, so it does not keep out an
-//! eavesdropper. Bind to the loopback address, or to a network on which every host is trusted.
+//! client that breaks the protocol can corrupt the index. The [`Token`] admits clients. It never crosses the network,
+//! and control connections are encrypted. What else it protects depends on the fabric: over
+//! [TCP](crate::tcp) all access to the memory; memory that a client reaches past the node, only where it is.
 //!
 //! # Protocol
 //! Numbers are little-endian. A client begins:
@@ -33,11 +34,12 @@
 //! ```text
 //! off  0  magic number "durnode\0"
 //!      8  protocol version, 4 bytes
-//!     12  length of the token, 4 bytes: at most 1024, 0 for none
-//!     16  the token
+//!     12  1 if it has a token, else 0, 4 bytes
+//!     16  first message of Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s, 48 bytes, without a payload
 //! ```
 //!
-//! The node answers, and ends the connection unless the verdict is 0:
+//! The prologue of that handshake is the bytes before it. Its key is the BLAKE2s hash of "durahash node token\0", a byte
+//! that is 1 if there is a token, and the token. The node answers, and ends the connection unless the verdict is 0:
 //!
 //! ```text
 //! off  0  magic number "durnode\0"
@@ -45,22 +47,27 @@
 //!     12  verdict, 4 bytes: 0 welcome, 1 another version, 2 a token is required, 3 another token is required,
 //!         4 no token is required, 5 too many connections
 //!     16  length of what follows, 4 bytes: at most 8192, and 0 unless the verdict is 0
-//!     20  id of the memory, 8 bytes
-//!     28  bytes of the memory, 8 bytes
-//!     36  rows of clients, 4 bytes
-//!     40  length of the fabric's name, 2 bytes: at most 32; then the name
+//!     20  second message of the handshake, whose payload is the offer:
+//!
+//! off  0  id of the memory, 8 bytes
+//!      8  bytes of the memory, 8 bytes
+//!     16  rows of clients, 4 bytes
+//!     20  length of the fabric's name, 2 bytes: at most 32; then the name
 //!         length of the place, 2 bytes: at most 4096; then the place, whose meaning depends on the fabric
 //! ```
 //!
-//! From then on the client sends the byte 1 periodically, and the node answers each with the byte 2. Any
-//! other byte ends the connection. Magic number, version, verdict and length have the same offsets in all
-//! versions.
+//! From then on each message is a record: the length of a Noise message, 2 bytes, and the message. The client sends the
+//! byte 1 at once, and then periodically, and the node answers each with the byte 0. Over [TCP](crate::tcp) there are
+//! other requests as well; otherwise any other record ends the connection. Magic number, version, verdict and length have
+//! the same offsets in all versions.
 //!
-//! A node that requires no token refuses a client that shows one: it is not the node that the client expects.
+//! A node that requires no token refuses a client that shows one: it is not the node that the client expects. A client is
+//! admitted with its first record, so the repetition of a recorded first message is not.
 //!
 //! # Time limits
 //! Each read and write has a time limit ([`Limits`]), and so has a whole handshake. So neither a silent peer
-//! nor one that sends garbage blocks others. The number of connections of a node is bounded.
+//! nor one that sends garbage blocks others. The number of connections of a node is bounded, and so is that of
+//! handshakes; a wrong token is answered after a pause.
 
 mod file;
 mod limits;
@@ -69,7 +76,6 @@ mod listening;
 mod memory;
 mod message;
 mod nodes;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -77,8 +83,11 @@ mod token;
 pub use file::FileMemory;
 pub use limits::Limits;
 pub use link::Link;
-pub use listening::Listening;
+pub(crate) use listening::Attend;
+pub use listening::{Listening, Service};
 pub use memory::{LentMemory, LentPlace};
 pub use message::Offer;
+#[cfg(test)]
+pub(crate) use message::{answer, encode};
 pub use nodes::{Nodes, Offers};
 pub use token::Token;

@@ -2,14 +2,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind};
 
-use super::message::VERSION;
+use super::message::{ASK, HERE, VERSION, answer, encode, hello};
 use super::*;
 use crate::executor::block_on;
 use crate::fabric::{Addr, Batch, Fabric};
+use crate::wire::{Channel, Handshake};
 
 /// The error of what fails so.
 macro_rules! fails {
@@ -123,15 +124,26 @@ fn garbage_ends_its_own_connection_only() {
     let nodes = connect(&node, Some("secret")).unwrap();
     let version = VERSION.to_le_bytes();
     let long = [&b"durnode\0"[..], &version, &u32::MAX.to_le_bytes(), b"x"].concat();
-    let cut = [&b"durnode\0"[..], &version, &9_u32.to_le_bytes(), b"secret"].concat();
+    let cut = [&b"durnode\0"[..], &version, &1_u32.to_le_bytes(), &[7; 47]].concat();
     let garbage = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 1 << 20], vec![], long, cut];
     for bytes in garbage {
         assert_eq!(told(&node, &bytes), b"", "{}", bytes.len());
     }
-    // Garbage from one that was let in.
-    let hello = super::message::hello(Some(&Token::new(b"secret").unwrap()));
-    let said = told(&node, &[&hello[..], &[1, 1, 3]].concat());
-    assert_eq!(said[said.len() - 2..], [2, 2]);
+    // Garbage from one that was let in: first in clear, then sealed.
+    for sealed in [false, true] {
+        let token = Token::new(b"secret").unwrap();
+        let address = node.address().to_string();
+        let (link, _) = Link::connect(&address, Some(&token), &limits()).unwrap();
+        let (mut channel, limits) = link.into_channel();
+        let until = Instant::now() + limits.handshake;
+        if sealed {
+            channel.send(&[ASK, 3], until).unwrap();
+        } else {
+            channel.stream.as_ref().write_all(&[0; 40]).unwrap();
+        }
+        let ended = channel.receive(&mut Vec::new(), until).unwrap_err();
+        assert_ne!(ended.kind(), std::io::ErrorKind::TimedOut, "sealed: {sealed}");
+    }
     assert_eq!(read_word(nodes.local(), 0).unwrap(), 0);
     assert!(connect(&node, Some("secret")).is_ok());
 }
@@ -142,7 +154,7 @@ fn another_version_is_told_before_anything_else() {
     let node = listen(&memory, Some("secret"), &limits());
     let hello = [&b"durnode\0"[..], &9_u32.to_le_bytes(), &[0xff; 4000]].concat();
     let said = told(&node, &hello);
-    assert_eq!(said, b"durnode\0\x01\0\0\0\x01\0\0\0\0\0\0\0");
+    assert_eq!(said, b"durnode\0\x02\0\0\0\x01\0\0\0\0\0\0\0");
 }
 
 /// Something that answers each connection with `bytes`, and then says no more.
@@ -165,10 +177,11 @@ fn other_servers_are_told_from_a_node() {
     };
     for (bytes, wanted) in [
         (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "does not speak the control protocol"),
-        (answer(2, 0, 0, b""), "version 2"),
-        (answer(VERSION, 1, 0, b""), "does not support version 1"),
+        (answer(3, 0, 0, b""), "version 3"),
+        (answer(VERSION, 1, 0, b""), "does not support version 2"),
         (answer(VERSION, 0, u32::MAX, b""), "malformed"),
-        (answer(VERSION, 0, 3, b"abc"), "malformed"),
+        (answer(VERSION, 0, 3, b"abc"), "does not have the token"),
+        (answer(VERSION, 0, 48, &[7; 48]), "does not have the token"),
         (answer(VERSION, 6, 0, b""), "malformed"),
         (answer(VERSION, 2, 8, b""), "malformed"),
     ] {
@@ -221,7 +234,7 @@ fn silent_peers_are_not_waited_for() {
     let short = Limits { handshake: Duration::from_millis(50), ..limits() };
     let node = listen(&memory, None, &short);
     // It says nothing, or not all.
-    for bytes in [&b""[..], b"durnode\0", b"durnode\0\x01\0\0\0\x05\0\0\0abc"] {
+    for bytes in [&b""[..], b"durnode\0", b"durnode\0\x02\0\0\0\x01\0\0\0abc"] {
         let mut stream = dial(&node);
         stream.write_all(bytes).unwrap();
         assert_eq!(heard(stream), b"");
@@ -229,9 +242,9 @@ fn silent_peers_are_not_waited_for() {
     // A client that never asks.
     let short = Limits { idle: Duration::from_millis(50), ..limits() };
     let node = listen(&memory, None, &short);
-    let mut stream = dial(&node);
-    stream.write_all(&super::message::hello(None)).unwrap();
-    assert!(heard(stream).starts_with(b"durnode\0"));
+    let (link, _) = Link::connect(&node.address().to_string(), None, &limits()).unwrap();
+    let (channel, _) = link.into_channel();
+    assert_eq!(channel.stream.as_ref().read(&mut [0]).unwrap_or(0), 0);
     // A node that does not answer.
     let (_listener, address) = listener();
     let short = Limits { handshake: Duration::from_millis(50), ..limits() };
@@ -306,20 +319,62 @@ fn a_node_that_ends_is_lost_to_its_clients_and_no_other_is() {
     block_on(client.flush(0)).unwrap();
 }
 
+/// A node's part in a handshake without a token.
+fn admit(mut stream: TcpStream, offer: &Offer) -> Channel {
+    let mut first = [0; 16 + Handshake::MESSAGE_BYTES];
+    stream.read_exact(&mut first).unwrap();
+    let (clear, first) = first.split_at(16);
+    assert_eq!(clear, hello(false));
+    let mut handshake = Handshake::answer(&Token::key(None), clear).unwrap();
+    handshake.read(first).unwrap();
+    let second = handshake.write(&encode(offer)).unwrap();
+    stream.write_all(&answer(Ok(&second))).unwrap();
+    let mut channel = Channel::new(Arc::new(stream), handshake.finish().unwrap());
+    let (mut asked, until) = (Vec::new(), Instant::now() + limits().handshake);
+    channel.receive(&mut asked, until).unwrap();
+    channel.send(&[HERE], until).unwrap();
+    channel
+}
+
+/// What a client has said lets nobody in who repeats it, nor stays in the way of others.
+#[test]
+fn a_repeated_handshake_is_not_admitted() {
+    let memory = memory();
+    let token = Token::new(b"secret").unwrap();
+    let (listener, address) = listener();
+    let recorded = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut first = [0; 16 + Handshake::MESSAGE_BYTES];
+        stream.read_exact(&mut first).unwrap();
+        first
+    });
+    fails!(Link::connect(&address, Some(&token), &limits()), ErrorKind::Unreachable { .. });
+    let recorded = recorded.join().unwrap();
+    let short = Limits { handshake: Duration::from_millis(50), ..limits() };
+    let node = listen(&memory, Some("secret"), &short);
+    for more in [&b""[..], &[0; 100]] {
+        let said = told(&node, &[&recorded[..], more].concat());
+        // It is answered, by what only the client could read.
+        assert_eq!(said[..16], answer(Ok(b""))[..16]);
+        assert_eq!(said.len(), 20 + encode(&memory.offer()).len() + Handshake::MESSAGE_BYTES);
+        assert_eq!(node.clients(), 0);
+    }
+}
+
 #[test]
 fn a_node_that_falls_silent_is_lost() {
     let memory = memory();
-    let answer = super::message::answer(Ok(&memory.offer()));
     let (listener, address) = listener();
     let (over, wait) = channel::<()>();
     let thread = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(&answer).unwrap();
-        // It answers the first question, and then no more.
-        let mut asked = [0; 17];
-        stream.read_exact(&mut asked).unwrap();
-        assert_eq!(asked[16], 1);
-        stream.write_all(&[2]).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut channel = admit(stream, &memory.offer());
+        // It answers the first question after the handshake, and then no more.
+        let mut asked = Vec::new();
+        let until = Instant::now() + limits().handshake;
+        channel.receive(&mut asked, until).unwrap();
+        assert_eq!(asked, [ASK]);
+        channel.send(&[HERE], until).unwrap();
         wait.recv().unwrap_err();
     });
     let short = Duration::from_millis(20);

@@ -2,21 +2,25 @@
 
 use std::fmt;
 use std::fs::File;
-use std::hint::black_box;
 use std::io::{self, Read};
 use std::path::Path;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-/// Bytes of a token, at most.
-pub(super) const TOKEN_BYTES: usize = 1024;
+use crate::wire::Key;
 
-/// A secret that a node and its clients know: 1 to 1,024 bytes.
+/// Bytes of a token, at most.
+const TOKEN_BYTES: usize = 1024;
+/// Bytes of a token that may be random enough to keep out who can test guesses.
+const STRONG_BYTES: usize = 16;
+
+/// A secret that a node and its clients know: 1 to 1,024 bytes. It never crosses the network. Who recorded the first
+/// message of a client, or had one connect, can test guesses of it, so only a random one of 16 bytes or more keeps out
+/// attackers: `head -c 32 /dev/urandom | base64`.
 #[derive(Clone)]
 pub struct Token {
-    /// Padded with zeros, so that all comparisons take the same time.
-    bytes: [u8; TOKEN_BYTES],
-    len: usize,
+    key: Key,
+    is_strong: bool,
 }
 
 impl Token {
@@ -29,9 +33,7 @@ impl Token {
             let what = "a token must have 1 to 1024 bytes";
             return Err(ErrorKind::Options { what }.into());
         }
-        let mut bytes = [0; TOKEN_BYTES];
-        bytes[..token.len()].copy_from_slice(token);
-        Ok(Token { bytes, len: token.len() })
+        Ok(Token { key: Key::of(Some(token)), is_strong: token.len() >= STRONG_BYTES })
     }
 
     /// Reads a token from a file, without the line feed at its end.
@@ -47,17 +49,15 @@ impl Token {
         Token::new(token.strip_suffix(b"\r").unwrap_or(token))
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// Returns whether it is as long as a random one must be to keep out attackers.
+    #[must_use]
+    pub fn is_strong(&self) -> bool {
+        self.is_strong
     }
 
-    /// Compares in a time that does not depend on where the tokens differ.
-    pub(super) fn is(&self, other: &Token) -> bool {
-        let mut differing = self.len ^ other.len;
-        for (one, two) in self.bytes.iter().zip(&other.bytes) {
-            differing |= usize::from(black_box(one ^ two));
-        }
-        black_box(differing) == 0
+    /// The key of a handshake with this token, or without one.
+    pub(crate) fn key(token: Option<&Token>) -> Key {
+        token.map_or_else(|| Key::of(None), |token| token.key.clone())
     }
 }
 
@@ -72,14 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_the_same_in_every_byte_and_in_length() {
-        let token = Token::new(b"secret").unwrap();
-        assert!(token.is(&Token::new(b"secret").unwrap()));
-        for other in [&b"Secret"[..], b"secreT", b"secre", b"secret\0", b"x"] {
-            assert!(!token.is(&Token::new(other).unwrap()), "{other:?}");
-        }
-        let long = [b'x'; TOKEN_BYTES];
-        assert!(Token::new(&long).unwrap().is(&Token::new(&long).unwrap()));
+    fn tokens_have_a_bounded_length() {
+        assert!(!Token::new(&[b'x'; 15]).unwrap().is_strong());
+        assert!(Token::new(&[b'x'; 16]).unwrap().is_strong());
+        assert!(Token::new(&[b'x'; TOKEN_BYTES]).is_ok());
         assert!(Token::new(&[b'x'; TOKEN_BYTES + 1]).is_err());
         assert!(Token::new(b"").is_err());
     }
@@ -90,7 +86,7 @@ mod tests {
         let path = dir.path().join("token");
         for text in ["secret", "secret\n", "secret\r\n"] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(Token::read(&path).unwrap().as_bytes(), b"secret");
+            assert!(Token::read(&path).unwrap().key == Token::new(b"secret").unwrap().key);
         }
         for text in ["", "\n", &"x".repeat(5000)] {
             std::fs::write(&path, text).unwrap();

@@ -144,16 +144,16 @@ impl<F: Fabric> Core<F> {
         })
     }
 
-    /// Nanoseconds between two ticks of this client.
-    pub(crate) fn tick_ns(&self) -> u64 {
+    /// Nanoseconds between two ticks of this client, which may take so many times as long.
+    pub(crate) fn tick_ns(&self, times: u64) -> u64 {
         let quarter = self.fabric.lease_ns().map_or(u64::MAX, |lease_ns| lease_ns / 4);
-        self.options.tick_ns.min(quarter)
+        self.options.tick_ns.saturating_mul(times).min(quarter)
     }
 
     /// Ticks if a tick is overdue, as without the service, or memory is short.
     pub(super) async fn upkeep(&self) -> Result<()> {
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
-        if since >= 4 * self.tick_ns() || self.short.get() {
+        if since >= 4 * self.tick_ns(1) || self.short.get() {
             self.tick().await?;
             self.short.set(false);
         }

@@ -1,18 +1,26 @@
-//! The guarantees of every fabric, for the simulated one and for shared memory.
+//! The guarantees of every fabric, for the simulated one, for shared memory and for TCP.
 
 use durahash_remote::executor::Executor;
 use durahash_remote::fabric::{
     Chaos, Local, LocalClient, LocalOptions, Sim, SimClient, SimOptions,
 };
 
+use durahash_remote::tcp::Tcp;
+
+use crate::tcp::Nodes;
 use crate::verbs::{self, NODE_BYTES};
 
 /// Runs `test` with two clients of each fabric; `sims` simulated ones with chaos, by seed.
-fn each<T: Future<Output = ()> + 'static, U: Future<Output = ()> + 'static>(
+fn each<T, U, V>(
     sims: u64,
     of_sim: impl Fn(SimClient, SimClient) -> T,
     of_local: impl Fn(LocalClient, LocalClient) -> U,
-) {
+    of_tcp: impl Fn(Tcp, Tcp) -> V,
+) where
+    T: Future<Output = ()> + 'static,
+    U: Future<Output = ()> + 'static,
+    V: Future<Output = ()> + 'static,
+{
     for seed in 0..=sims {
         let mut options = SimOptions::default();
         (options.seed, options.node_bytes) = (seed, NODE_BYTES.to_vec());
@@ -35,11 +43,13 @@ fn each<T: Future<Output = ()> + 'static, U: Future<Output = ()> + 'static>(
         let clients = (local.client().unwrap(), local.client().unwrap());
         Executor::new().block_on(of_local(clients.0, clients.1));
     }
+    let nodes = Nodes::start(&NODE_BYTES, 4);
+    Executor::new().block_on(of_tcp(nodes.client(), nodes.client()));
 }
 
 macro_rules! each {
     ($sims:literal, $test:ident) => {
-        each($sims, verbs::$test::<SimClient>, verbs::$test::<LocalClient>)
+        each($sims, verbs::$test::<SimClient>, verbs::$test::<LocalClient>, verbs::$test::<Tcp>)
     };
 }
 

@@ -12,6 +12,7 @@ mod index;
 mod miniature;
 mod planted;
 mod schedules;
+mod tcp;
 mod verbs;
 
 /// Returns whether this is the deep run.

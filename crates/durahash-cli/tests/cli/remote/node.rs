@@ -13,6 +13,7 @@ use crate::tool::{Answer, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Local,
+    Net,
     #[cfg(feature = "ucx")]
     Tcp,
     #[cfg(feature = "ucx")]
@@ -21,14 +22,14 @@ pub(super) enum Over {
 
 impl Over {
     #[cfg(not(feature = "ucx"))]
-    pub(super) const ALL: [Self; 1] = [Over::Local];
+    pub(super) const ALL: [Self; 2] = [Over::Local, Over::Net];
     #[cfg(feature = "ucx")]
     pub(super) const ALL: [Self; 2] = [Over::Tcp, Over::Shm];
 
     /// Where commands run that go over it.
     pub(super) fn work(self) -> Work {
         match self {
-            Over::Local => Work::new(),
+            Over::Local | Over::Net => Work::new(),
             // Which is the way to a node that listens at the loopback address.
             #[cfg(feature = "ucx")]
             Over::Tcp => Work::new(),
@@ -75,6 +76,7 @@ impl<'a> Node<'a> {
         static NODES: AtomicU32 = AtomicU32::new(0);
         let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
         let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
+            _ if over == Over::Net => "--fabric tcp".into(),
             _ if over != Over::Local => "--fabric ucx".into(),
             _ if more.contains("--file ") => String::new(),
             Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
@@ -90,8 +92,7 @@ impl<'a> Node<'a> {
         let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
         let (fabric, file) = fabric.split_once(", file ").unwrap_or((fabric, ""));
         let dir = fabric.strip_prefix("local:").map(PathBuf::from);
-        let wanted = if over == Over::Local { "local" } else { "ucx" };
-        assert!(dir.is_some() || fabric == wanted, "{fabric}");
+        assert!(dir.is_some() || ["local", "tcp", "ucx"].contains(&fabric), "{fabric}");
         assert!(file.is_empty() != more.contains("--file "), "{said}");
         Node { work, child, address: address.into(), dir }
     }

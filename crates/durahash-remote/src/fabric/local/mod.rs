@@ -271,6 +271,11 @@ impl Local {
         Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
     }
 
+    /// A fabric of one region that this process alone has, whose clients are counted elsewhere.
+    pub(crate) fn alone(region: SharedRegion) -> Self {
+        Self::new(vec![region], Membership::Anonymous(Mutex::default()), Vec::new())
+    }
+
     fn new(regions: Vec<SharedRegion>, members: Membership, holds: Vec<File>) -> Self {
         let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
         let lost = regions.iter().map(|_| AtomicBool::new(false)).collect();
@@ -316,6 +321,19 @@ impl Local {
     /// [`Io`](ErrorKind::Io) when a file of a row cannot be opened or locked.
     pub fn clients(&self) -> Result<u32> {
         self.0.members.taken_count()
+    }
+
+    /// The number of nodes.
+    pub(crate) fn nodes(&self) -> u8 {
+        self.0.regions.len() as u8
+    }
+
+    /// Runs verbs, or none where one of them is invalid: bytes to be written are in `out`, those that come back go
+    /// to `back`.
+    pub(crate) fn execute(&self, verbs: &[Verb], out: &[u8], back: &mut [u8]) -> Result<()> {
+        let bytes = |node: u8| self.0.node_bytes.get(usize::from(node)).copied();
+        verbs.iter().try_for_each(|verb| verb.check(&bytes))?;
+        self.0.run_all(verbs, out, back)
     }
 
     /// The random id of this fabric.
@@ -374,10 +392,7 @@ impl Endpoint {
         batch.count(&mut self.counts());
         let Batch { verbs, out, back } = batch;
         let mut back = vec![0; back as usize];
-        for verb in &verbs {
-            shared.run(verb, &out, &mut back)?;
-        }
-        fence(Ordering::SeqCst);
+        shared.run_all(&verbs, &out, &mut back)?;
         Ok(Done::new(verbs, back))
     }
 
@@ -400,6 +415,12 @@ impl Shared {
             Some(node) => Err(ErrorKind::NodeLost { node }.into()),
             None => Ok(()),
         }
+    }
+
+    fn run_all(&self, verbs: &[Verb], out: &[u8], back: &mut [u8]) -> Result<()> {
+        verbs.iter().try_for_each(|verb| self.run(verb, out, back))?;
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     fn run(&self, verb: &Verb, out: &[u8], back: &mut [u8]) -> Result<()> {

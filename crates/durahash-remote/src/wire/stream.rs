@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// The time left until then; an error when there is none.
-pub(super) fn left(until: Instant) -> io::Result<Duration> {
+pub(crate) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
@@ -16,7 +16,7 @@ fn timed_out(e: io::Error) -> io::Error {
 }
 
 /// Fills `bytes`, and fails at `until`.
-pub(super) fn read_all(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> io::Result<()> {
+pub(crate) fn read_all(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> io::Result<()> {
     let mut read = 0;
     while read < bytes.len() {
         stream.set_read_timeout(Some(left(until)?))?;
@@ -31,7 +31,7 @@ pub(super) fn read_all(mut stream: &TcpStream, bytes: &mut [u8], until: Instant)
 }
 
 /// Writes `bytes`, and fails at `until`.
-pub(super) fn write_all(mut stream: &TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
+pub(crate) fn write_all(mut stream: &TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
     let mut written = 0;
     while written < bytes.len() {
         stream.set_write_timeout(Some(left(until)?))?;

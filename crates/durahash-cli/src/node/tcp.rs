@@ -1,0 +1,52 @@
+//! Memory that is lent over TCP.
+
+use std::net::SocketAddr;
+
+use durahash_remote::node::Token;
+use durahash_remote::tcp::TcpMemory;
+
+use super::{Ends, file, is_loopback, listen};
+use crate::args::remote::{Node, SIZE};
+use crate::exit::{Exit, Failure};
+
+/// Clients at once. Each of them looks at the rows of all, again and again.
+const ROWS: u32 = 64;
+
+/// Serves until a signal ends it, or the end of its input, and closes the file then, if there is one.
+pub(super) fn serve(
+    args: &Node,
+    address: SocketAddr,
+    token: Option<Token>,
+    ends: Ends,
+) -> Result<Exit, Failure> {
+    let advice = "make one: `head -c 32 /dev/urandom | base64 > FILE`";
+    match &token {
+        Some(token) if !token.is_strong() => {
+            let why = "over TCP, a token is 16 bytes or more, chosen at random";
+            return Err(Failure::new(Exit::Usage, format!("{why}; {advice}")));
+        }
+        None if !is_loopback(address) => {
+            let why =
+                format!("whoever reaches {address} could write to the memory without a token");
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{why}: give --token-file FILE, and {advice}"),
+            ));
+        }
+        _ => {}
+    }
+    let Some(path) = &args.file else {
+        let memory = TcpMemory::anonymous(args.size.unwrap_or(SIZE), ROWS);
+        let memory = memory.map_err(|e| Failure::node(&e))?;
+        super::serve(listen(address, &memory, token, "tcp")?, ends);
+        return Ok(Exit::Ok);
+    };
+    let mut file = file::open(args, path)?;
+    let memory = TcpMemory::in_file(&mut file, ROWS).map_err(|e| file::explained(path, &e))?;
+    let fabric = format!("tcp, file {}", file.path().display());
+    let served = listen(address, &memory, token, &fabric).map(|node| super::serve(node, ends));
+    // Nobody stores to it any more: the connections have ended.
+    drop(memory);
+    let closed = file::close(file);
+    served.and(closed)
+}

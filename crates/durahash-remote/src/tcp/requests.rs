@@ -1,0 +1,93 @@
+//! What a node does with the requests of a connection.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use super::frames::{self, DONE, FULL, Request};
+use super::memory::TcpMemory;
+use super::rows::{Connection, Seat};
+use crate::fabric::Verb;
+
+/// The requests of a connection, which come one after the other. Public for tests that have no connection.
+pub struct Requests {
+    memory: TcpMemory,
+    connection: Arc<Connection>,
+    /// From its join on.
+    seat: Option<Seat>,
+    verbs: Vec<Verb>,
+    answer: Vec<u8>,
+}
+
+impl Requests {
+    /// Of a connection that is about to join. Without a stream nobody is told that it is evicted.
+    #[must_use]
+    pub fn new(memory: &TcpMemory, stream: Option<Arc<TcpStream>>) -> Self {
+        let connection = Connection::new(stream);
+        let (memory, verbs, answer) = (memory.clone(), Vec::new(), Vec::new());
+        Requests { memory, connection, seat: None, verbs, answer }
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Does what a request asks for. Returns the answer, and `false` when the client leaves.
+    ///
+    /// # Errors
+    /// When the request is malformed, or the client is evicted: then the connection ends.
+    pub fn answer(&mut self, bytes: &[u8]) -> io::Result<(&[u8], bool)> {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+        let evicted = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        let request = frames::request(bytes).ok_or_else(malformed)?;
+        if self.connection.has_ended() {
+            return Err(evicted());
+        }
+        let rows = &self.memory.0.rows;
+        self.answer.clear();
+        self.answer.push(DONE);
+        match (request, &self.seat) {
+            (Request::Verbs, Some(_)) => self.run(bytes).ok_or_else(malformed)?,
+            (Request::Ping, _) => {}
+            (Request::Join { row: frames::NO_ROW, .. }, None) => {
+                self.seat = rows.give(&self.connection);
+                match &self.seat {
+                    Some(Seat { row, incarnation, .. }) => {
+                        self.answer.extend(row.to_le_bytes());
+                        self.answer.extend(incarnation.to_le_bytes());
+                    }
+                    None => self.answer[0] = FULL,
+                }
+            }
+            (Request::Join { row, incarnation }, None) => {
+                let seat = rows.take(row, incarnation, &self.connection).ok_or_else(evicted)?;
+                self.answer.extend(row.to_le_bytes());
+                self.answer.extend(incarnation.to_le_bytes());
+                self.seat = Some(seat);
+            }
+            (Request::Row { row }, Some(_)) => {
+                self.answer.extend(rows.free_since(row).unwrap_or(0).to_le_bytes());
+            }
+            (Request::Bar { row, incarnation }, Some(seat)) if seat.row != row => {
+                let connection = &self.connection;
+                if !rows.bar(row, incarnation, || connection.has_ended()) {
+                    return Err(evicted());
+                }
+            }
+            (Request::Rows, Some(_)) => self.answer.extend(rows.taken().to_le_bytes()),
+            (Request::Leave, _) => {
+                self.seat = None;
+                return Ok((&self.answer, false));
+            }
+            _ => return Err(malformed()),
+        }
+        Ok((&self.answer, true))
+    }
+
+    /// Runs the verbs of a record, all or none.
+    fn run(&mut self, record: &[u8]) -> Option<()> {
+        let back = frames::verbs(record, &mut self.verbs)?;
+        self.answer.resize(1 + back, 0);
+        self.memory.0.local.execute(&self.verbs, record, &mut self.answer[1..]).ok()
+    }
+}

@@ -1,0 +1,329 @@
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use durahash_media::hash::WordMix;
+use durahash_media::{Error, ErrorKind};
+
+use super::frames::{BAR, DONE, ENDED, JOIN, NO_ROW, PING, ROW, ROWS, VERBS, plain};
+use super::{Tcp, TcpMemory};
+use crate::executor::{Executor, block_on};
+use crate::fabric::{Addr, Batch, Fabric};
+use crate::node::{Limits, Link, Listening, Offers, Token};
+use crate::wire::{Channel, Handshake};
+
+/// Long enough for every answer to come sooner.
+fn limits() -> Limits {
+    let long = Duration::from_secs(60);
+    Limits { handshake: long, silence: long, guess: Duration::ZERO, ..Limits::default() }
+}
+
+fn token() -> Token {
+    Token::new(b"0123456789abcdef").unwrap()
+}
+
+fn node(limits: &Limits) -> (TcpMemory, Listening) {
+    let memory = TcpMemory::anonymous(8192, 3).unwrap();
+    let listening = Listening::bind("127.0.0.1:0", &memory, Some(token()), limits.clone()).unwrap();
+    (memory, listening)
+}
+
+fn client(nodes: &[&Listening], limits: &Limits) -> Result<Tcp, Error> {
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    Tcp::attach(Offers::gather(&addresses, Some(&token()), limits)?)
+}
+
+/// A connection that was admitted, without a client behind it.
+struct Raw(Channel);
+
+impl Raw {
+    fn connect(node: &Listening) -> Self {
+        let address = node.address().to_string();
+        Raw(Link::connect(&address, Some(&token()), &limits()).unwrap().0.into_channel().0)
+    }
+
+    /// The answer to a request.
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        let (mut answer, until) = (Vec::new(), Instant::now() + limits().handshake);
+        self.0.send(request, until)?;
+        self.0.receive(&mut answer, until)?;
+        Ok(answer)
+    }
+
+    fn join(&mut self, row: u32, incarnation: u64) -> (u32, u64) {
+        let answer = self.ask(&plain(JOIN, row, incarnation)).unwrap();
+        let row = u32::from_le_bytes(*answer[1..].first_chunk().unwrap());
+        (row, u64::from_le_bytes(*answer[5..].first_chunk().unwrap()))
+    }
+
+    /// Asserts that the request ends the connection, and is not answered.
+    fn is_ended_by(&mut self, request: &[u8]) {
+        match self.ask(request) {
+            Ok(answer) => assert_eq!(answer, [ENDED]),
+            Err(e) => assert_ne!(e.kind(), io::ErrorKind::TimedOut),
+        }
+    }
+}
+
+/// A record with verbs: kind, offset, and what follows.
+fn verbs(all: &[(u64, u64, &[u8])]) -> Vec<u8> {
+    let mut record = vec![VERBS];
+    for (kind, off, rest) in all {
+        record.extend((kind << 48 | off).to_le_bytes());
+        record.extend(*rest);
+    }
+    record
+}
+
+fn write(off: u64, bytes: &[u8]) -> Vec<u8> {
+    let rest = [&(bytes.len() as u16).to_le_bytes()[..], bytes].concat();
+    verbs(&[(1, off, &rest)])
+}
+
+fn read_word(client: &Tcp, at: Addr) -> Result<u64, Error> {
+    Ok(block_on(client.post(Batch::of(|batch| batch.read(at, 8))))?.word(0))
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_a_weak_one_is_known() {
+    let (memory, node) = node(&limits());
+    let address = [node.address().to_string()];
+    for other in [None, Some(&b"0123456789abcdeF"[..]), Some(b"0123456789abcde")] {
+        let other = other.map(|other| Token::new(other).unwrap());
+        let error = Offers::gather(&address, other.as_ref(), &limits()).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Refused { .. }), "{error}");
+    }
+    assert_eq!((node.clients(), memory.clients()), (0, 0));
+    assert!(client(&[&node], &limits()).is_ok());
+}
+
+#[test]
+fn verbs_that_are_not_all_valid_do_nothing() {
+    let (_memory, node) = node(&limits());
+    let whole = client(&[&node], &limits()).unwrap();
+    let (word, len) = (7_u64.to_le_bytes(), 8_u16.to_le_bytes());
+    let put = [&len[..], &word].concat();
+    let bad: [(u64, u64, &[u8]); 9] = [
+        (0, 8192, &[1, 0]),
+        (0, 8185, &len),
+        (0, (1 << 48) - 1, &[1, 0]),
+        (1, 8185, &put),
+        (2, 8192, &[0; 16]),
+        (2, 4, &[0; 16]),
+        (3, 8188, &[0; 8]),
+        (4, 64, &[0; 8]),
+        (1, 64, &len),
+    ];
+    for bad in bad {
+        let mut raw = Raw::connect(&node);
+        raw.join(NO_ROW, 0);
+        raw.is_ended_by(&verbs(&[(1, 64, &put), bad]));
+        assert_eq!(read_word(&whole, Addr::new(0, 64)).unwrap(), 0, "{bad:?}");
+    }
+    // As much as an answer holds, and more.
+    let mut raw = Raw::connect(&node);
+    raw.join(NO_ROW, 0);
+    let many = |count| verbs(&vec![(0, 0, &8189_u16.to_le_bytes()[..]); count]);
+    assert_eq!(raw.ask(&many(8)).unwrap().len(), 1 + 8 * 8189);
+    raw.is_ended_by(&many(9));
+}
+
+#[test]
+fn requests_are_for_those_that_have_joined() {
+    let (_memory, node) = node(&limits());
+    let early = [write(64, &[1]), plain(ROW, 0, 0), plain(BAR, 0, 9), plain(ROWS, 0, 0)];
+    for request in early {
+        let mut raw = Raw::connect(&node);
+        assert_eq!(raw.ask(&[PING]).unwrap(), [DONE]);
+        raw.is_ended_by(&request);
+    }
+    for request in [plain(JOIN, NO_ROW, 0), vec![], vec![9], vec![PING, 0], vec![JOIN, 0, 0]] {
+        let mut raw = Raw::connect(&node);
+        raw.join(NO_ROW, 0);
+        raw.is_ended_by(&request);
+    }
+    let whole = client(&[&node], &limits()).unwrap();
+    assert_eq!((whole.row(), whole.clients().unwrap()), (0, 1));
+}
+
+/// Of two nodes, one has lost the client and the other has not.
+#[test]
+fn what_an_evicted_client_sends_later_is_refused() {
+    let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
+    let other = client(&[&one, &two], &limits()).unwrap();
+    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let (row, incarnation) = first.join(NO_ROW, 0);
+    assert_eq!(second.join(row, incarnation), (row, incarnation));
+    assert!(!block_on(other.evict(row)).unwrap());
+    assert_eq!(second.ask(&write(64, &[1])).unwrap(), [DONE]);
+    drop(first);
+    while !block_on(other.evict(row)).unwrap() {
+        thread::yield_now();
+    }
+    second.is_ended_by(&write(64, &[2]));
+    // Nor does it come back.
+    Raw::connect(&two).is_ended_by(&plain(JOIN, row, incarnation));
+    assert_eq!(read_word(&other, Addr::new(1, 64)).unwrap(), 1);
+    let next = client(&[&one, &two], &limits()).unwrap();
+    assert_eq!(next.row(), row);
+    assert_eq!(read_word(&next, Addr::new(1, 64)).unwrap(), 1);
+}
+
+/// The next client of a row ends the previous one at each node that it joins.
+#[test]
+fn a_row_has_one_client_at_each_node() {
+    let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
+    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let (row, incarnation) = first.join(NO_ROW, 0);
+    second.join(row, incarnation);
+    drop(first);
+    let next = loop {
+        let next = client(&[&one, &two], &limits()).unwrap();
+        if next.row() == row {
+            break next;
+        }
+    };
+    second.is_ended_by(&write(64, &[2]));
+    assert_eq!(read_word(&next, Addr::new(1, 64)).unwrap(), 0);
+}
+
+#[test]
+fn a_client_that_is_silent_is_evicted_and_told_so() {
+    let short = Limits { idle: Duration::from_millis(50), ..limits() };
+    let (memory, node) = node(&short);
+    // It pings too rarely, as one that is stopped.
+    let client = client(&[&node], &limits()).unwrap();
+    while memory.clients() > 0 {
+        thread::yield_now();
+    }
+    let error = read_word(&client, Addr::new(0, 64)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+    assert!(matches!(client.nodes_stand().unwrap_err().kind(), ErrorKind::Evicted));
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_disconnected() {
+    let short = Limits { silence: Duration::from_millis(50), ..limits() };
+    let (memory, node) = node(&short);
+    let mut raw = Raw::connect(&node);
+    raw.join(NO_ROW, 0);
+    let request = verbs(&[(0, 0, &8192_u16.to_le_bytes()[..]); 7]);
+    let until = Instant::now() + limits().handshake;
+    // The system's buffers are full at some time, and then the node waits for 50 ms.
+    while raw.0.send(&request, until).is_ok() {}
+    while memory.clients() > 0 {
+        thread::yield_now();
+    }
+    assert!(client(&[&node], &limits()).is_ok());
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let (memory, node) = node(&limits());
+    let whole = client(&[&node], &limits()).unwrap();
+    for seed in 0..200 {
+        let mix = WordMix::new(seed);
+        let bytes = |count: u64| (0..count).map(|i| mix.mix(i) as u8).collect::<Vec<_>>();
+        let mut raw = Raw::connect(&node);
+        if seed % 2 == 0 {
+            raw.join(NO_ROW, 0);
+        }
+        let garbage = bytes(mix.mix(99) % 300);
+        if seed % 3 == 0 {
+            // Not even a record.
+            drop(raw.0.stream.as_ref().write_all(&garbage));
+            drop(raw.0.stream.shutdown(Shutdown::Write));
+            drop(raw.0.stream.as_ref().read_to_end(&mut Vec::new()));
+        } else {
+            // Verbs of any bytes.
+            drop(raw.ask(&[&[VERBS][..], &garbage].concat()));
+        }
+        drop(raw);
+        assert_eq!(read_word(&whole, Addr::new(0, 8184)).map(drop).ok(), Some(()), "{seed}");
+    }
+    drop(whole);
+    while memory.clients() > 0 {
+        thread::yield_now();
+    }
+}
+
+/// A node that admits a client, has it join, does `then`, and ends.
+fn dumb(then: impl FnOnce(&mut Channel, Instant) + Send + 'static) -> String {
+    let offer = TcpMemory::anonymous(8192, 3).unwrap().offer();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut hello = [0; 16 + Handshake::MESSAGE_BYTES];
+        stream.read_exact(&mut hello).unwrap();
+        let mut handshake = Handshake::answer(&Token::key(Some(&token())), &hello[..16]).unwrap();
+        handshake.read(&hello[16..]).unwrap();
+        let second = handshake.write(&crate::node::encode(&offer)).unwrap();
+        stream.write_all(&crate::node::answer(Ok(&second))).unwrap();
+        let mut channel = Channel::new(Arc::new(stream), handshake.finish().unwrap());
+        let (mut asked, until) = (Vec::new(), Instant::now() + limits().handshake);
+        for answer in [&[DONE][..], &[&[DONE][..], &[0; 12]].concat()] {
+            channel.receive(&mut asked, until).unwrap();
+            channel.send(answer, until).unwrap();
+        }
+        then(&mut channel, until);
+        drop(channel.stream.shutdown(Shutdown::Write));
+        drop(channel.stream.as_ref().read_to_end(&mut asked));
+    });
+    address
+}
+
+#[test]
+fn what_is_posted_together_is_one_record() {
+    const POSTS: usize = 64;
+    let address = dumb(|channel, until| {
+        let (mut record, mut verbs) = (Vec::new(), Vec::new());
+        channel.receive(&mut record, until).unwrap();
+        assert_eq!(super::frames::verbs(&record, &mut verbs), Some(8 * POSTS));
+        assert_eq!(verbs.len(), 2 * POSTS);
+        let words = (0..POSTS as u64).flat_map(u64::to_le_bytes);
+        channel.send(&[DONE].into_iter().chain(words).collect::<Vec<_>>(), until).unwrap();
+    });
+    // No ping comes first.
+    let limits = Limits { ask: limits().silence, ..limits() };
+    let offers = Offers::gather(&[address], Some(&token()), &limits).unwrap();
+    let (client, executor) = (Tcp::attach(offers).unwrap(), Executor::new());
+    let post = |i: usize| {
+        let client = client.clone();
+        executor.spawn(0, async move {
+            let at = Addr::new(0, 8 * i as u64);
+            client.write_unsignaled(at, &[1]).unwrap();
+            client.post(Batch::of(|batch| batch.read(at, 8))).await.unwrap().word(0)
+        })
+    };
+    let posts: Vec<_> = (0..POSTS).map(post).collect();
+    executor.run();
+    for (i, post) in posts.into_iter().enumerate() {
+        assert_eq!(post.take(), Some(i as u64));
+    }
+    // Its answer was that to the writes.
+    block_on(client.flush(0)).unwrap();
+}
+
+#[test]
+fn a_node_that_does_not_answer_or_says_nonsense_is_lost() {
+    for after in [&[][..], &[DONE], &[DONE; 10], &[3; 9]] {
+        let silence = Duration::from_millis(if after.is_empty() { 50 } else { 60_000 });
+        let short = Limits { ask: Duration::from_millis(10), silence, ..limits() };
+        let address = dumb(move |channel, until| {
+            channel.receive(&mut Vec::new(), until).unwrap();
+            if after.is_empty() {
+                // Until the client gives up.
+                while channel.receive(&mut Vec::new(), until).is_ok() {}
+            } else {
+                channel.send(after, until).unwrap();
+            }
+        });
+        let offers = Offers::gather(&[address], Some(&token()), &short).unwrap();
+        let client = Tcp::attach(offers).unwrap();
+        let error = read_word(&client, Addr::new(0, 64)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 0 }), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! Nodes over TCP: lengths, many clients, an index, rows and evictions.
+
+use std::time::Duration;
+
+use durahash_media::ErrorKind;
+use durahash_media::hash::WordMix;
+use durahash_remote::executor::{Executor, block_on};
+use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
+use durahash_remote::node::{Limits, Listening, Offers, Token};
+use durahash_remote::tcp::{Tcp, TcpMemory};
+use durahash_remote::{BlockingMap, Options, Result};
+
+/// Long enough for every answer to come sooner.
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    (limits.handshake, limits.silence) = (Duration::from_secs(60), Duration::from_secs(60));
+    limits
+}
+
+/// Nodes of this process, on ports that the system chooses.
+pub(crate) struct Nodes {
+    memories: Vec<TcpMemory>,
+    listening: Vec<Listening>,
+    token: Token,
+}
+
+impl Nodes {
+    pub(crate) fn start(bytes: &[u64], rows: u32) -> Self {
+        Self::with(bytes, rows, limits())
+    }
+
+    fn with(bytes: &[u64], rows: u32, limits: Limits) -> Self {
+        let token = Token::new(b"0123456789abcdef").unwrap();
+        let memory = |bytes: &u64| TcpMemory::anonymous(*bytes, rows).unwrap();
+        let memories: Vec<_> = bytes.iter().map(memory).collect();
+        let listen = |memory: &TcpMemory| {
+            Listening::bind("127.0.0.1:0", memory, Some(token.clone()), limits.clone()).unwrap()
+        };
+        let listening = memories.iter().map(listen).collect();
+        Nodes { memories, listening, token }
+    }
+
+    fn try_client(&self, limits: &Limits) -> Result<Tcp> {
+        let addresses: Vec<_> =
+            self.listening.iter().map(|node| node.address().to_string()).collect();
+        Tcp::attach(Offers::gather(&addresses, Some(&self.token), limits)?)
+    }
+
+    pub(crate) fn client(&self) -> Tcp {
+        self.try_client(&limits()).unwrap()
+    }
+}
+
+fn post<T>(client: &Tcp, fill: impl FnOnce(&mut Batch) -> T) -> Done {
+    block_on(client.post(Batch::of(fill))).unwrap()
+}
+
+/// Reads and writes at any offset, shorter and longer than a record, against a copy.
+#[test]
+fn bytes_go_to_any_offset() {
+    const REGION: u64 = 1 << 20;
+    let nodes = Nodes::start(&[REGION], 4);
+    let client = nodes.client();
+    let mix = WordMix::new(3);
+    let mut model = vec![0; REGION as usize];
+    let lens = (0..40).chain([4096, 20_000, 65_490, 65_519, 65_535, 65_536, 70_001, 300_000]);
+    for (len, draw) in lens.zip(0..) {
+        let off = mix.mix(draw) % (REGION - len as u64);
+        let bytes: Vec<u8> = (0..len as u64).map(|i| mix.mix(draw << 32 | i) as u8).collect();
+        model[off as usize..][..len].copy_from_slice(&bytes);
+        let done = post(&client, |batch| {
+            batch.write(Addr::new(0, off), &bytes);
+            batch.fetch_add(Addr::new(0, 0), 0)
+        });
+        assert_eq!(done.word(1).to_le_bytes(), model[..8]);
+        let done = post(&client, |batch| {
+            batch.read(Addr::new(0, off), len);
+            batch.read(Addr::new(0, off / 2), len);
+        });
+        assert!(done.bytes(0) == bytes, "{len} bytes at {off}");
+        assert!(done.bytes(1) == &model[off as usize / 2..][..len], "{len} bytes at {off}");
+    }
+    let done = post(&client, |batch| batch.read(Addr::new(0, 0), REGION as usize));
+    assert!(done.bytes(0) == model);
+}
+
+/// Coroutines of two threads add to the same words.
+#[test]
+fn atomics_of_several_clients_are_exact() {
+    let nodes = Nodes::start(&[8192; 2], 4);
+    let words = [Addr::new(0, 64), Addr::new(1, 4088)];
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (executor, client) = (Executor::new(), nodes.client());
+                for _ in 0..4 {
+                    let client = client.clone();
+                    executor.spawn(0, async move {
+                        let mut was = 0;
+                        for _ in 0..20 {
+                            let add = Batch::of(|batch| batch.fetch_add(words[0], 3));
+                            client.post(add).await.unwrap();
+                            loop {
+                                let swap = |b: &mut Batch| b.compare_swap(words[1], was, was + 5);
+                                let now = client.post(Batch::of(swap)).await.unwrap().word(0);
+                                if now == was {
+                                    break;
+                                }
+                                was = now;
+                            }
+                        }
+                    });
+                }
+                executor.run();
+            });
+        }
+    });
+    let client = nodes.client();
+    let found = words.map(|word| post(&client, |batch| batch.read(word, 8)).word(0));
+    assert_eq!(found, [8 * 20 * 3, 8 * 20 * 5]);
+}
+
+/// So small that there are merges and splits all the time.
+fn tiny() -> Options {
+    let mut options = Options::default();
+    (options.cur_entries, options.main_entries) = (8, 32);
+    (options.max_depth, options.chunk_bytes) = (10, 16 << 10);
+    options
+}
+
+#[test]
+fn threads_of_two_clients_share_an_index_over_two_nodes() {
+    let nodes = Nodes::start(&[32 << 20; 2], 8);
+    let maps = [
+        BlockingMap::create(nodes.client(), tiny()).unwrap(),
+        BlockingMap::open(nodes.client(), tiny()).unwrap(),
+    ];
+    let key = |thread: u64, i: u64| (thread << 32 | i).to_le_bytes();
+    let long = vec![7; 200_000];
+    std::thread::scope(|scope| {
+        for (thread, map) in (0..4).zip(maps.iter().cycle()) {
+            let long = &long;
+            scope.spawn(move || {
+                for i in 0..200_u64 {
+                    let value = if i % 50 == 0 { &long[..] } else { &i.to_le_bytes() };
+                    map.put(&key(thread, i), value).unwrap();
+                    assert_eq!(map.get(&key(thread, i)).unwrap().as_deref(), Some(value));
+                }
+                for i in (0..200).step_by(3) {
+                    map.delete(&key(thread, i)).unwrap();
+                }
+            });
+        }
+    });
+    for map in &maps {
+        for (thread, i) in (0..4).flat_map(|thread| (0..200_u64).map(move |i| (thread, i))) {
+            let found = map.get(&key(thread, i)).unwrap();
+            let value = if i % 50 == 0 { &long[..] } else { &i.to_le_bytes() };
+            assert_eq!(found.as_deref(), (i % 3 != 0).then_some(value));
+        }
+    }
+    assert!(maps[0].check().unwrap().deepest > 2);
+    for map in maps {
+        map.close().unwrap();
+    }
+}
+
+#[test]
+fn a_row_is_free_when_its_client_has_left() {
+    let nodes = Nodes::start(&[8192; 2], 2);
+    let (one, two) = (nodes.client(), nodes.client());
+    assert_eq!((one.row(), two.row(), one.clients().unwrap()), (0, 1, 2));
+    let full = nodes.try_client(&limits()).err().unwrap();
+    assert!(full.to_string().contains("all 2 clients are alive"), "{full}");
+    assert!(!block_on(one.evict(1)).unwrap(), "it is alive");
+    drop(two);
+    assert_eq!(nodes.memories[0].clients(), 1);
+    assert!(block_on(one.evict(1)).unwrap() && block_on(one.evict(7)).unwrap());
+    let three = nodes.client();
+    assert_eq!(three.row(), 1);
+    post(&three, |batch| batch.write_word(Addr::new(1, 64), 5));
+    assert_eq!(post(&one, |batch| batch.read(Addr::new(1, 64), 8)).word(0), 5);
+}
+
+#[test]
+fn clients_of_a_node_that_ends_are_told() {
+    let mut nodes = Nodes::start(&[8192; 2], 2);
+    let client = nodes.client();
+    client.write_unsignaled(Addr::new(1, 64), &[1]).unwrap();
+    drop(nodes.listening.pop());
+    let read = |node| block_on(client.post(Batch::of(|batch| batch.read(Addr::new(node, 64), 8))));
+    let error = read(1).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    let error = block_on(client.flush(1)).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    assert_eq!(read(0).unwrap().word(0), 0);
+    assert!(client.nodes_stand().is_err());
+}
