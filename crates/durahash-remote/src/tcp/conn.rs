@@ -47,7 +47,7 @@ pub(super) struct Conn {
     answered: u64,
     /// The number of the last record with a write that is not awaited, from 1.
     unsignaled: u64,
-    lost: Option<Lost>,
+    lost: Option<(Lost, u8)>,
     plain: Vec<u8>,
 }
 
@@ -71,11 +71,16 @@ impl Conn {
     }
 
     pub(super) fn stands(&self) -> Result<()> {
-        self.lost.map_or(Ok(()), |lost| Err(lost.error(self.node)))
+        self.lost.map_or(Ok(()), |(lost, node)| Err(lost.error(node)))
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_some()
+    }
+
+    /// Why it is of no more use, and the node that was lost.
+    pub(super) fn lost(&self) -> Option<(Lost, u8)> {
+        self.lost
     }
 
     /// Returns whether the system did not take all that is to be sent.
@@ -178,7 +183,7 @@ impl Conn {
         self.seal();
         let moved = self.send(stream).and_then(|sent| Ok(self.receive(stream, ops)? || sent));
         moved.unwrap_or_else(|_| {
-            self.lose(Lost::Gone, ops);
+            self.lose((Lost::Gone, self.node), ops);
             true
         })
     }
@@ -207,7 +212,7 @@ impl Conn {
                 let mut plain = std::mem::take(&mut self.plain);
                 self.cipher.open(sealed, &mut plain)?;
                 if plain.first() == Some(&ENDED) {
-                    self.lose(Lost::Evicted, ops);
+                    self.lose((Lost::Evicted, self.node), ops);
                     return Ok(true);
                 }
                 self.answer(&plain, ops)?;
@@ -237,15 +242,15 @@ impl Conn {
         Ok(())
     }
 
-    /// Gives up the node: what was posted has an unknown outcome.
-    pub(super) fn lose(&mut self, lost: Lost, ops: &mut Ops) {
-        self.lost.get_or_insert(lost);
+    /// Gives up the connection, as this node was lost: what was posted has an unknown outcome.
+    pub(super) fn lose(&mut self, (lost, node): (Lost, u8), ops: &mut Ops) {
+        self.lost.get_or_insert((lost, node));
         self.filling.clear();
         self.out = Vec::new();
         self.sent = 0;
         let flights = self.flights.drain(..).flat_map(|flight| flight.parts);
         for part in flights.chain(self.parts.drain(..)) {
-            ops.fail(part.op, lost, self.node);
+            ops.fail(part.op, lost, node);
         }
     }
 

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use durahash_media::hash::WordMix;
 use durahash_media::{Error, ErrorKind};
 
-use super::frames::{BAR, DONE, ENDED, JOIN, NO_ROW, PING, ROW, ROWS, VERBS, plain};
+use super::frames::{BAR, DONE, ENDED, JOIN, NO_ROW, OTHER, PING, ROW, ROWS, VERBS, join, plain};
 use super::{Tcp, TcpMemory};
 use crate::executor::{Executor, block_on};
 use crate::fabric::{Addr, Batch, Fabric};
 use crate::node::{Limits, Link, Listening, Offers, Token};
 use crate::wire::{Channel, Handshake};
+use crate::{BlockingMap, Options};
 
 /// Long enough for every answer to come sooner.
 fn limits() -> Limits {
@@ -35,13 +36,19 @@ fn client(nodes: &[&Listening], limits: &Limits) -> Result<Tcp, Error> {
     Tcp::attach(Offers::gather(&addresses, Some(&token()), limits)?)
 }
 
-/// A connection that was admitted, without a client behind it.
-struct Raw(Channel);
+/// A connection that was admitted, without a client behind it, and the id of node 0's memory.
+struct Raw(Channel, u64);
 
 impl Raw {
     fn connect(node: &Listening) -> Self {
         let address = node.address().to_string();
-        Raw(Link::connect(&address, Some(&token()), &limits()).unwrap().0.into_channel().0)
+        let (link, offer) = Link::connect(&address, Some(&token()), &limits()).unwrap();
+        Raw(link.into_channel().0, offer.id)
+    }
+
+    /// Of the same client, to another node.
+    fn beside(&self, node: &Listening) -> Self {
+        Raw(Self::connect(node).0, self.1)
     }
 
     /// The answer to a request.
@@ -53,7 +60,7 @@ impl Raw {
     }
 
     fn join(&mut self, row: u32, incarnation: u64) -> (u32, u64) {
-        let answer = self.ask(&plain(JOIN, row, incarnation)).unwrap();
+        let answer = self.ask(&join(row, incarnation, self.1)).unwrap();
         let row = u32::from_le_bytes(*answer[1..].first_chunk().unwrap());
         (row, u64::from_le_bytes(*answer[5..].first_chunk().unwrap()))
     }
@@ -139,7 +146,7 @@ fn requests_are_for_those_that_have_joined() {
         assert_eq!(raw.ask(&[PING]).unwrap(), [DONE]);
         raw.is_ended_by(&request);
     }
-    for request in [plain(JOIN, NO_ROW, 0), vec![], vec![9], vec![PING, 0], vec![JOIN, 0, 0]] {
+    for request in [join(NO_ROW, 0, 0), vec![], vec![9], vec![PING, 0], vec![JOIN, 0, 0]] {
         let mut raw = Raw::connect(&node);
         raw.join(NO_ROW, 0);
         raw.is_ended_by(&request);
@@ -153,7 +160,8 @@ fn requests_are_for_those_that_have_joined() {
 fn what_an_evicted_client_sends_later_is_refused() {
     let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
     let other = client(&[&one, &two], &limits()).unwrap();
-    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let mut first = Raw::connect(&one);
+    let (mut second, mut again) = (first.beside(&two), first.beside(&two));
     let (row, incarnation) = first.join(NO_ROW, 0);
     assert_eq!(second.join(row, incarnation), (row, incarnation));
     assert!(!block_on(other.evict(row)).unwrap());
@@ -164,7 +172,8 @@ fn what_an_evicted_client_sends_later_is_refused() {
     }
     second.is_ended_by(&write(64, &[2]));
     // Nor does it come back.
-    Raw::connect(&two).is_ended_by(&plain(JOIN, row, incarnation));
+    let comes = join(row, incarnation, again.1);
+    again.is_ended_by(&comes);
     assert_eq!(read_word(&other, Addr::new(1, 64)).unwrap(), 1);
     let next = client(&[&one, &two], &limits()).unwrap();
     assert_eq!(next.row(), row);
@@ -175,7 +184,8 @@ fn what_an_evicted_client_sends_later_is_refused() {
 #[test]
 fn a_row_has_one_client_at_each_node() {
     let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
-    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let mut first = Raw::connect(&one);
+    let mut second = first.beside(&two);
     let (row, incarnation) = first.join(NO_ROW, 0);
     second.join(row, incarnation);
     drop(first);
@@ -187,6 +197,56 @@ fn a_row_has_one_client_at_each_node() {
     };
     second.is_ended_by(&write(64, &[2]));
     assert_eq!(read_word(&next, Addr::new(1, 64)).unwrap(), 0);
+}
+
+#[test]
+fn clients_that_name_the_nodes_in_another_order_are_refused_and_evict_nobody() {
+    let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
+    let first = client(&[&one, &two], &limits()).unwrap();
+    for nodes in [&[&two, &one][..], &[&two]] {
+        let error = client(nodes, &limits()).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+    }
+    let mut raw = Raw::connect(&two);
+    for row in [0, 1, NO_ROW] {
+        assert_eq!(raw.ask(&join(row, u64::MAX, raw.1)).unwrap(), [OTHER]);
+    }
+    assert_eq!([0, 1].map(|node| read_word(&first, Addr::new(node, 64)).unwrap()), [0, 0]);
+    drop(first);
+    // Nor do the incarnations of one node 0 keep out the clients of another.
+    assert_eq!(raw.join(0, u64::MAX), (0, u64::MAX));
+    drop(raw);
+    for nodes in [[&one, &two], [&two, &one]] {
+        while let Err(e) = client(&nodes, &limits()) {
+            assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_loses_one_node_of_two_is_evicted_by_others() {
+    let memories = [0, 1].map(|_| TcpMemory::anonymous(64 << 20, 3).unwrap());
+    let [one, two] = [0, 1].map(|node: usize| {
+        Listening::bind("127.0.0.1:0", &memories[node], Some(token()), limits()).unwrap()
+    });
+    let [cut, whole] = [0, 1].map(|_| client(&[&one, &two], &limits()).unwrap());
+    let map = BlockingMap::create(cut.clone(), Options::default()).unwrap();
+    let other = BlockingMap::open(whole, Options::default()).unwrap();
+    map.put(b"key", b"value").unwrap();
+    cut.pool().cut(1);
+    let error = map.put(b"key", b"later").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    // Nor does it use the node that has not lost it: that ends the connection, too.
+    let error = read_word(&cut, Addr::new(0, 64)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    while memories[0].clients() > 1 {
+        thread::yield_now();
+    }
+    // Its row no longer keeps the epoch back.
+    while other.stats().evictions == 0 {
+        thread::yield_now();
+    }
+    other.put(b"key", b"another").unwrap();
 }
 
 #[test]
