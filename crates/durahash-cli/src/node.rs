@@ -142,7 +142,10 @@ fn listen(
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
-    let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
+    let refused = |client, why: &str, more| {
+        let others = if more > 0 { format!("; and {more} others") } else { String::new() };
+        complain(&format!("refused {client}: {why}{others}"));
+    };
     let (limits, service) = (Limits::default(), service.into());
     let bytes = service.bytes();
     let node = Listening::bind_watched(&address.to_string(), service, token, limits, refused);

@@ -160,8 +160,7 @@ fn tokens_keep_out_clients_with_another() {
         let shown = format!("remote --node {} --token-file token get k", open.address);
         assert!(work.run(&shown).failed(2).contains("requires no token"));
         // A line of each client that was refused, and of no other.
-        let refused: Vec<_> =
-            [&mut node, &mut open].into_iter().flat_map(Node::complaints).collect();
+        let refused = [node.complaints(2), open.complaints(1)].concat();
         let why = [
             "it shows no token",
             "it shows a different token",
