@@ -42,6 +42,8 @@ pub(crate) trait Attend: Send + Sync {
 pub struct Service {
     pub(crate) offer: Offer,
     pub(crate) attend: Box<dyn Attend>,
+    /// Whoever connects can write to the memory.
+    pub(crate) is_open: bool,
 }
 
 impl Service {
@@ -50,11 +52,17 @@ impl Service {
     pub fn bytes(&self) -> u64 {
         self.offer.bytes
     }
+
+    /// Clients at once, at most.
+    #[must_use]
+    pub fn max_clients(&self) -> u32 {
+        self.offer.max_clients
+    }
 }
 
 impl From<Offer> for Service {
     fn from(offer: Offer) -> Self {
-        Service { offer, attend: Box::new(Pings) }
+        Service { offer, attend: Box::new(Pings), is_open: false }
     }
 }
 
@@ -143,7 +151,8 @@ impl Listening {
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system refuses the address, or a thread;
-    /// [`Options`](ErrorKind::Options) when the offer does not fit into a message.
+    /// [`Options`](ErrorKind::Options) when the offer does not fit into a message, or [memory over
+    /// TCP](crate::tcp::TcpMemory) would be lent beyond the loopback address without a [strong](Token::is_strong) token.
     pub fn bind(
         address: &str,
         service: impl Into<Service>,
@@ -185,6 +194,11 @@ impl Listening {
         let failed = |e| Error::io("listening", Some(address.into()), e);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let is_strong = token.as_ref().is_some_and(Token::is_strong);
+        if service.is_open && !is_strong && !address.ip().to_canonical().is_loopback() {
+            let what = "memory over TCP beyond the loopback address needs a token of 16 bytes or more, chosen at random";
+            return Err(ErrorKind::Options { what }.into());
+        }
         let (open, ended) = (Mutex::default(), Condvar::new());
         let (has_token, key) = (token.is_some(), Token::key(token.as_ref()));
         let node = Arc::new(Node { service, has_token, key, limits, refusals, open, ended });
@@ -235,10 +249,13 @@ impl Drop for Listening {
             }
         }
         let mut open = self.node.open();
-        for connection in open.connections.values() {
+        for connection in open.connections.values_mut() {
+            connection.standing = Standing::Ended;
             // The peer may have closed it already.
             drop(connection.stream.shutdown(Shutdown::Both));
         }
+        // One of them may be pausing.
+        self.node.ended.notify_all();
         while !open.connections.is_empty() {
             open = self.node.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
         }

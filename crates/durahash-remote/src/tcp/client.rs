@@ -29,8 +29,8 @@ use crate::wire::Channel;
 /// client lives that posts nothing, until its process is stopped. An eviction ends the client's connections to all nodes
 /// before it returns: what arrives later is not read. A client that was evicted is told so.
 ///
-/// When its last clone is dropped the client leaves: it waits until its verbs have taken effect, at most
-/// [`Limits::silence`], and gives up its row.
+/// When its last clone is dropped the client leaves: it waits until its verbs have taken effect, as long as nodes answer
+/// within [`Limits::silence`], and gives up its row.
 #[derive(Clone)]
 pub struct Tcp(Arc<Endpoint>);
 
@@ -56,8 +56,8 @@ impl Tcp {
     /// Joins the nodes that have admitted this client, and takes a row at the first.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) when the offers are of another fabric, or other clients name the nodes in another
-    /// order;
+    /// [`Options`](ErrorKind::Options) when the offers are of another fabric, other clients name the nodes in another
+    /// order, or a node lets fewer clients in than the first;
     /// [`Unreachable`](ErrorKind::Unreachable) when a node does not answer; [`Io`](ErrorKind::Io),
     /// [busy](no_row), when no row is free, or when no thread can be started.
     pub fn attach(offers: Offers) -> Result<Self> {
@@ -66,6 +66,10 @@ impl Tcp {
             return Err(ErrorKind::Options { what }.into());
         }
         let (links, offers) = offers.into_parts();
+        if offers.iter().any(|offer| offer.max_clients < offers[0].max_clients) {
+            let what = "a node lets fewer clients in than the first one";
+            return Err(ErrorKind::Options { what }.into());
+        }
         let (mut place, mut channels, zero) = ((NO_ROW, 0), Vec::new(), offers[0].id);
         let mut limits = Limits::default();
         for link in links {
@@ -201,7 +205,7 @@ impl Drop for Endpoint {
                 conn.ask(ops, None, &frames::plain(LEAVE, 0, 0), 0);
             }
         }
-        self.pool.drain(Instant::now() + self.silence);
+        self.pool.drain(self.silence);
         let State { conns, ops, .. } = &mut *self.pool.state();
         (0..).zip(conns).for_each(|(node, conn)| conn.lose((Lost::Gone, node), ops));
         if let Some((go_on, thread)) = self.watch.take() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use durahash_media::Result;
 use rustix::io::Errno;
@@ -48,6 +48,8 @@ pub(super) struct Conn {
     /// The number of the last record with a write that is not awaited, from 1.
     unsignaled: u64,
     lost: Option<(Lost, u8)>,
+    /// When the node last answered, or the system last took bytes.
+    progress: Instant,
     plain: Vec<u8>,
 }
 
@@ -66,6 +68,7 @@ impl Conn {
             answered: 0,
             unsignaled: 0,
             lost: None,
+            progress: Instant::now(),
             plain: Vec::new(),
         }
     }
@@ -88,9 +91,13 @@ impl Conn {
         self.sent < self.out.len()
     }
 
-    /// The time of the oldest record without an answer.
+    /// Since when there was neither an answer nor anything to wait for.
     pub(super) fn waits_since(&self) -> Option<Instant> {
-        self.flights.front().map(|flight| flight.since)
+        self.flights.front().map(|flight| flight.since.max(self.progress))
+    }
+
+    pub(super) fn is_silent_for(&self, silence: Duration) -> bool {
+        self.waits_since().is_some_and(|since| since.elapsed() >= silence)
     }
 
     /// Adds a verb of an operation; `None` for a write that is not awaited.
@@ -181,11 +188,15 @@ impl Conn {
             return false;
         }
         self.seal();
-        let moved = self.send(stream).and_then(|sent| Ok(self.receive(stream, ops)? || sent));
-        moved.unwrap_or_else(|_| {
-            self.lose((Lost::Gone, self.node), ops);
-            true
-        })
+        let sent = self.send(stream);
+        // What a node says at its end has arrived before that keeps this from sending.
+        match (sent, self.receive(stream, ops)) {
+            (Ok(sent), Ok(received)) => sent || received,
+            _ => {
+                self.lose((Lost::Gone, self.node), ops);
+                true
+            }
+        }
     }
 
     fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
@@ -194,13 +205,19 @@ impl Conn {
             match send(stream, &self.out[self.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(more) => self.sent += more,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(self.sent > before),
+                Err(Errno::AGAIN) => break,
                 Err(e) => return Err(e.into()),
             }
         }
         let moved = self.sent > before;
-        self.out.clear();
-        self.sent = 0;
+        if moved {
+            self.progress = Instant::now();
+        }
+        // Fewer bytes are moved than were sent, and what was sent takes no more room than what was not.
+        if self.sent > self.out.len() / 2 {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
         Ok(moved)
     }
 
@@ -234,6 +251,7 @@ impl Conn {
         }
         let flight = self.flights.pop_front().ok_or_else(malformed)?;
         self.answered += 1;
+        self.progress = Instant::now();
         for part in flight.parts {
             let brought;
             (brought, bytes) = bytes.split_at(part.len);

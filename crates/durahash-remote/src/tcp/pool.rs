@@ -72,7 +72,7 @@ impl Pool {
         *has_given_up = true;
         for (conn, stream) in conns.iter_mut().zip(&self.streams) {
             conn.lose(lost, ops);
-            // What the system has not sent yet is not sent. The node may have closed it already.
+            // The system may yet send what it has taken. The node may have closed it already.
             drop(stream.shutdown(Shutdown::Both));
         }
     }
@@ -84,22 +84,18 @@ impl Pool {
         self.turn_with(|_| ());
         self.turn_with(|State { conns, ops, .. }| {
             for (node, conn) in (0..).zip(conns) {
-                match conn.waits_since() {
-                    _ if conn.is_lost() => {}
-                    Some(since) if since.elapsed() >= silence => {
-                        conn.lose((Lost::Gone, node), ops);
-                    }
-                    Some(_) => {}
-                    None => conn.ping(ops),
+                if conn.is_silent_for(silence) {
+                    conn.lose((Lost::Gone, node), ops);
+                } else if conn.waits_since().is_none() && !conn.is_lost() {
+                    conn.ping(ops);
                 }
             }
         });
     }
 
-    /// Ends the connection to a node.
     #[cfg(test)]
-    pub(super) fn cut(&self, node: usize) {
-        self.streams[node].shutdown(Shutdown::Both).unwrap();
+    pub(super) fn stream(&self, node: usize) -> &TcpStream {
+        &self.streams[node]
     }
 
     /// Waits for an operation, which [`Ops::add`] has numbered.
@@ -119,7 +115,7 @@ impl Pool {
                 }
                 // Another runtime's thread waits itself.
                 if !self.turn() {
-                    self.wait(None);
+                    self.wait();
                 }
             }
         })
@@ -127,23 +123,23 @@ impl Pool {
     }
 
     /// Sleeps until there may be something to do.
-    fn wait(&self, until: Option<Instant>) {
+    fn wait(&self) {
         let mut fds = Vec::new();
         self.watch(&mut fds);
-        let soon = Instant::now() + Duration::from_millis(10);
         // The thread that looks may give up a node meanwhile, and another may take what has arrived.
-        wait(&mut fds, Some(until.map_or(soon, |until| until.min(soon))));
+        wait(&mut fds, Some(Instant::now() + Duration::from_millis(10)));
     }
 
-    /// Moves the connections on until nothing is under way, at most until that time.
-    pub(super) fn drain(&self, until: Instant) {
+    /// Moves the connections on until nothing is under way but with nodes that have not answered for `silence`.
+    pub(super) fn drain(&self, silence: Duration) {
         loop {
             let moved = self.turn();
-            if self.state().conns.iter().all(Conn::is_quiet) || Instant::now() >= until {
+            let is_over = |conn: &Conn| conn.is_quiet() || conn.is_silent_for(silence);
+            if self.state().conns.iter().all(is_over) {
                 return;
             }
             if !moved {
-                self.wait(Some(until));
+                self.wait();
             }
         }
     }
