@@ -108,7 +108,7 @@ struct Connection {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// It was ended for another one.
+    /// It was ended, for another one or with the node, and its thread ends soon.
     Ended,
     New,
     /// It has shown the token, or a repetition of what has.
@@ -196,7 +196,8 @@ impl Listening {
         let address = listener.local_addr().map_err(failed)?;
         let is_strong = token.as_ref().is_some_and(Token::is_strong);
         if service.is_open && !is_strong && !address.ip().to_canonical().is_loopback() {
-            let what = "memory over TCP beyond the loopback address needs a token of 16 bytes or more, chosen at random";
+            let what = "memory over TCP beyond the loopback address needs a token of 16 bytes or \
+                        more, chosen at random";
             return Err(ErrorKind::Options { what }.into());
         }
         let (open, ended) = (Mutex::default(), Condvar::new());

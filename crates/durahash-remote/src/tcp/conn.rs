@@ -91,7 +91,7 @@ impl Conn {
         self.sent < self.out.len()
     }
 
-    /// Since when there was neither an answer nor anything to wait for.
+    /// Since when it waits for an answer, and nothing has moved; `None` when it waits for none.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.flights.front().map(|flight| flight.since.max(self.progress))
     }
@@ -262,7 +262,9 @@ impl Conn {
 
     /// Gives up the connection, as this node was lost: what was posted has an unknown outcome.
     pub(super) fn lose(&mut self, (lost, node): (Lost, u8), ops: &mut Ops) {
-        self.lost.get_or_insert((lost, node));
+        if self.lost.is_none() || lost == Lost::Evicted {
+            self.lost = Some((lost, node));
+        }
         self.filling.clear();
         self.out = Vec::new();
         self.sent = 0;
