@@ -383,12 +383,17 @@ fn the_input_of_a_pipe_is_loaded() {
 
 #[test]
 fn one_client_too_many_is_told_so() {
+    one_too_many(Over::Local, "--size 64MiB", 64);
+    one_too_many(Over::Net, "--size 64MiB --clients 3", 3);
+}
+
+fn one_too_many(over: Over, arguments: &str, most: usize) {
     let work = Work::new();
-    let node = Node::start(&work, Over::Local, "--size 64MiB");
+    let node = Node::start(&work, over, arguments);
     node.feed("load", b"key\tvalue\n").ok();
     // Each is a client until its input ends.
     let start = || work.start(&format!("remote --node {} load", node.address));
-    let mut clients: Vec<_> = (0..64).map(|_| start()).collect();
+    let mut clients: Vec<_> = (0..most).map(|_| start()).collect();
     let mut last = None;
     patiently(|| {
         // The one that comes last ends where a `get` has the last row just then.
@@ -399,7 +404,7 @@ fn one_client_too_many_is_told_so() {
         last = Some(answer);
         full
     });
-    last.unwrap().complains(5, "all 64 clients are alive; try again when one");
+    last.unwrap().complains(5, format!("all {most} clients are alive; try again when one"));
     for client in &mut clients {
         drop(client.stdin.take());
     }
