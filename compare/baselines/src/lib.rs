@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use durahash::Design;
-use durahash_bench::{Config, Error, Latency, Medium, Progress, Report, Result, duplicates};
+use durahash_bench::{Config, Error, Medium, Profile, Progress, Report, Result, duplicates};
 
 /// Measures durahash's designs beside baselines.
 #[derive(Parser)]
@@ -83,9 +83,9 @@ enum Command {
         /// A graph: lines of a source, a tab and a target, as text or gzip [default: a made-up graph]
         #[arg(long, value_name = "FILE")]
         graph: Option<PathBuf>,
-        /// Adds the latency of a slower medium: optane or cxl
-        #[arg(long, value_parser = emulated)]
-        emulate: Option<Latency>,
+        /// Emulates a medium: optane-100, optane-200, cxl, dram, optane-flat or cxl-flat
+        #[arg(long, value_parser = profile)]
+        emulate: Option<Profile>,
     },
 }
 
@@ -100,10 +100,10 @@ struct Saved {
 }
 
 /// The emulated medium of a name.
-fn emulated(name: &str) -> Result<Latency, String> {
-    let known = [Latency::OPTANE, Latency::CXL];
-    let found = known.into_iter().find(|latency| latency.name == name);
-    found.ok_or_else(|| "not a known medium: optane or cxl".to_owned())
+fn profile(name: &str) -> Result<Profile, String> {
+    let found = Profile::ALL.into_iter().find(|profile| profile.name == name);
+    found
+        .ok_or_else(|| format!("the media are {}", Profile::ALL.map(|known| known.name).join(", ")))
 }
 
 /// Prints the part of the run that begins, where a person watches.

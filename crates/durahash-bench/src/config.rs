@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use durahash::{Design, SyncMode};
-use durahash_media::metered::Latency;
+use durahash_media::metered::Profile;
 
 use crate::error::{Error, Result};
 use crate::named::named;
@@ -42,6 +42,7 @@ named! {
         Recovery = "recovery": "kill -9 and the first lookup after it, of a fortieth of the keys, a quarter, and all",
         Cache = "cache": "hit rates of eviction policies by size, simulated: on made-up lookups, and on traces",
         Durability = "durability": "process, interval and strict side by side, in files",
+        Media = "media": "emulated media beside what is published of them: latency by pattern, bandwidth by threads",
     }
 }
 
@@ -71,8 +72,8 @@ pub struct Config {
     pub sync_mode: Option<SyncMode>,
     /// True for a live image in place of a log of lines, in modes that have one.
     pub live_image: bool,
-    /// Latency that is added to the medium's.
-    pub emulate: Option<Latency>,
+    /// The medium that is emulated, if one is.
+    pub emulate: Option<Profile>,
     /// Bytes of the cached table of Rewo-Hash; an eighth of its tables unless set.
     pub cache_bytes: Option<u64>,
     /// Threads that change its copies while writers wait for the medium.

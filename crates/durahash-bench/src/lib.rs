@@ -45,7 +45,7 @@ mod sample;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use durahash::Design;
-pub use durahash_media::metered::Latency;
+pub use durahash_media::metered::Profile;
 
 pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};
@@ -106,7 +106,7 @@ pub fn measure(
             (_, Some(durability)) => durability.to_string(),
             (_, None) => bench.durability()?.to_string(),
         },
-        emulates: config.emulate.map(|latency| latency.name.to_owned()),
+        emulates: config.emulate.map(|profile| profile.label()),
         repeats: u64::from(config.repeats),
         seed: config.seed,
         clock_ns: clock_ns(),

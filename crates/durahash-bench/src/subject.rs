@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use durahash::rewo::Cache;
 use durahash::{Design, Durability, Map, Options, SyncMode};
-use durahash_media::metered::{Latency, Metered};
+use durahash_media::metered::{Metered, Profile};
 use durahash_media::{Dram, Mapped, MappedOptions, Medium};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ const MEMORY_BYTES: u64 = 64 << 30;
 pub struct Bench {
     /// Where files are made, in directories of our own.
     parent: Option<PathBuf>,
-    emulate: Option<Latency>,
+    emulate: Option<Profile>,
     sync_mode: Option<SyncMode>,
     live_image: bool,
     cache: Cache,
@@ -88,18 +88,18 @@ impl Bench {
         let Some(dir) = self.dir()? else {
             return Ok(match self.emulate {
                 None => options.in_memory()?,
-                Some(latency) => {
+                Some(profile) => {
                     let medium = Dram::new(MEMORY_BYTES)?;
-                    options.create_on(Metered::with_latency(medium, latency))?
+                    options.create_on(Metered::with_profile(medium, profile))?
                 }
             });
         };
         let path = dir.path().join("pool");
         let map = match self.emulate {
             None => options.create(&path)?,
-            Some(latency) => {
+            Some(profile) => {
                 let medium = Mapped::create(&path, &MappedOptions::default())?;
-                options.create_on(Metered::with_latency(medium, latency))?
+                options.create_on(Metered::with_profile(medium, profile))?
             }
         };
         remove(&path)?;
@@ -113,14 +113,14 @@ impl Bench {
             let medium = Dram::new(MEMORY_BYTES)?;
             return match self.emulate {
                 None => make.on(medium),
-                Some(latency) => make.on(Metered::with_latency(medium, latency)),
+                Some(profile) => make.on(Metered::with_profile(medium, profile)),
             };
         };
         let path = dir.path().join("pool");
         let medium = Mapped::create(&path, &MappedOptions::default())?;
         let made = match self.emulate {
             None => make.on(medium)?,
-            Some(latency) => make.on(Metered::with_latency(medium, latency))?,
+            Some(profile) => make.on(Metered::with_profile(medium, profile))?,
         };
         remove(&path)?;
         Ok(made)

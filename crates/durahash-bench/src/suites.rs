@@ -7,6 +7,7 @@ pub mod duplicates;
 mod durability;
 mod hit_rates;
 mod inserts;
+mod media;
 pub(crate) mod resizing;
 mod sizes;
 mod stall;
@@ -97,6 +98,7 @@ impl<'a> Recorder<'a> {
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
             Suite::Cache => hit_rates::work(config),
             Suite::Durability => durability::work(config),
+            Suite::Media => media::work(config),
         });
         works.sum()
     }
@@ -127,6 +129,7 @@ impl<'a> Recorder<'a> {
             Suite::Recovery => self.recovery(&recovery_sizes(self.config.keys)),
             Suite::Cache => self.hit_rates(),
             Suite::Durability => self.durability(),
+            Suite::Media => self.media(),
         }
     }
 

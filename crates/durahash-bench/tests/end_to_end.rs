@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use durahash::{Design, SyncMode};
 use durahash_bench::workload::Workload;
-use durahash_bench::{Config, Latency, Medium, Progress, Report, Suite};
+use durahash_bench::{Config, Medium, Profile, Progress, Report, Suite};
 
 fn main() -> ExitCode {
     if let Some(done) = durahash_bench::child_main() {
@@ -121,11 +121,11 @@ fn an_emulated_medium_says_so() {
         keys: 1000,
         threads: vec![1, 1],
         repeats: 1,
-        emulate: Some(Latency::CXL),
+        emulate: Some(Profile::CXL_FLAT),
         ..config()
     };
     let report = durahash_bench::run(&config, &mut ()).unwrap();
-    assert_eq!(report.setup.emulates.as_deref(), Some("cxl"));
+    assert_eq!(report.setup.emulates.as_deref(), Some("cxl-flat"));
     assert_eq!(report.setup.threads, [1], "each number once");
     assert!(report.to_html().contains("emulated"));
     // It only adds: a lookup waits for at least one read.
@@ -279,7 +279,7 @@ fn mixes_are_drawn_both_ways() {
 }
 
 fn copies_answer_the_more_lookups_the_more_there_are() {
-    let config = Config { emulate: Some(Latency::CXL), threads: vec![1], repeats: 1, ..config() };
+    let config = Config { emulate: Some(Profile::CXL), threads: vec![1], repeats: 1, ..config() };
     let report = run_of(Suite::Caches, config, &[]);
     assert!(report.to_html().contains("emulated cxl"));
     let find = |design: &str, case: &str, metric| {
@@ -407,7 +407,7 @@ fn impossible_configurations_are_refused() {
         ),
         (Config { medium: Medium::Dram, pool: Some(".".into()), ..config() }, "no directory"),
         (of_modes(Config { medium: Medium::Dram, ..config() }), "no modes"),
-        (of_modes(Config { emulate: Some(Latency::CXL), ..config() }), "emulated"),
+        (of_modes(Config { emulate: Some(Profile::CXL), ..config() }), "emulated"),
         (of_modes(Config { sync_mode: Some(SyncMode::Strict), ..config() }), "every mode"),
         (Config { pool: Some("/nonexistent/dir".into()), ..config() }, "making a directory"),
     ] {

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use durahash::cache::Policy;
 use durahash::{Design, SyncMode, Type};
-use durahash_bench::{Latency, Medium};
+use durahash_bench::{Medium, Profile};
 
 use crate::lifetime::{Expiry, parse_lifetime, parse_time};
 use crate::size::parse_size;
@@ -261,7 +261,7 @@ Examples:
     ///
     /// Other suites measure many values for each key, latency against size and fill, lookups while
     /// another thread inserts, skewed keys and copies in DRAM, recovery alone, the modes of durability
-    /// side by side, and SepHash on real nodes of this machine, with 1,000 to 5,000 keys, over UCX as well if
+    /// side by side, emulated media, and SepHash on real nodes of this machine, with 1,000 to 5,000 keys, over UCX as well if
     /// it was built so. RACE hashing and lists behind a map are measured by a program of their own:
     /// cargo run --release -p durahash-baselines -- help
     #[command(
@@ -271,10 +271,11 @@ Examples:
   durahash bench
   durahash bench --all
   durahash bench --keys 10000000 --threads 1,2,4 --pool /mnt/pmem --report report
-  durahash bench --medium dram --emulate optane --json optane.json
+  durahash bench --medium dram --emulate optane-100 --json optane.json
   durahash bench --suite duplicates --graph edges.tsv.gz
   durahash bench --suite sizes,stall --keys 10000000
-  durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
+  durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane-100
+  durahash bench --suite media --json media.json
   durahash bench --suite cache --trace requests.txt.gz
   durahash bench --suite nodes
   durahash bench --suite recovery --design esh --keys 40000000
@@ -498,9 +499,13 @@ pub(crate) struct BenchArgs {
     /// Threads that change these copies while writers wait for the medium
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
     pub(crate) sync_threads: u32,
-    /// Add the latency of a slower medium; every figure says so
-    #[arg(long, value_parser = parse_latency())]
-    pub(crate) emulate: Option<Latency>,
+    /// Emulate a medium, as docs/media.md says; every figure says so
+    #[arg(long, value_name = "MEDIUM", value_parser = parse_profile())]
+    pub(crate) emulate: Option<Profile>,
+    /// Threads that share what the emulated machine has in common: with 1 a thread has its caches whole [default: as
+    /// many as it has cores]
+    #[arg(long, value_name = "N", requires = "emulate", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) sharers: Option<u32>,
     #[command(flatten)]
     pub(crate) saved: Saved,
 }
@@ -552,9 +557,8 @@ fn parse_medium() -> impl TypedValueParser<Value = Medium> {
     one_of(Medium::ALL.map(|medium| (medium.name(), medium.description(), medium)))
 }
 
-fn parse_latency() -> impl TypedValueParser<Value = Latency> {
-    let known = [(Latency::OPTANE, "Optane DCPMM"), (Latency::CXL, "memory behind CXL")];
-    one_of(known.map(|(latency, help)| (latency.name, help, latency)))
+fn parse_profile() -> impl TypedValueParser<Value = Profile> {
+    one_of(Profile::ALL.map(|profile| (profile.name, profile.description, profile)))
 }
 
 /// Types of keys and values.

@@ -44,7 +44,10 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         medium: args.medium,
         pool: args.pool.clone(),
         sync_mode: args.durability,
-        emulate: args.emulate,
+        emulate: args.emulate.map(|profile| match args.sharers {
+            Some(threads) => profile.shared_by(threads),
+            None => profile,
+        }),
         cache_bytes: args.cache,
         sync_threads: args.sync_threads,
         graph: args.graph.clone(),

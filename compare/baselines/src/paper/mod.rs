@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use durahash::Design;
 use durahash_bench::{Config, Error, Medium, Progress, Report, Result};
 
-use crate::{emulated, io, printing};
+use crate::{io, printing, profile};
 use catalogue::{Figure, PAPERS};
 
 /// Keys of the miniature.
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3)]
     repeats: u32,
     /// The medium that stands for the papers' Optane
-    #[arg(long, value_name = "PROFILE", default_value = "optane")]
+    #[arg(long, value_name = "PROFILE", default_value = "optane-100")]
     emulate: String,
     /// Few keys and one repeat, to try it: a matter of seconds
     #[arg(long)]
@@ -154,7 +154,7 @@ impl Args {
             "file" => (Medium::File, Some(self.report.clone())),
             _ => (Medium::Dram, None),
         };
-        let emulate = (figure.on == "optane").then(|| emulated(&self.emulate)).transpose();
+        let emulate = (figure.on == "optane").then(|| profile(&self.emulate)).transpose();
         let config = Config {
             keys: self.keys(),
             repeats: if self.small { 1 } else { self.repeats },

@@ -61,22 +61,27 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Which part of the lookups reads nothing of the medium: counted on one in memory, by one thread, after
-    /// as many lookups as are counted.
+    /// Which part of the lookups reads nothing of the medium, and how many lines of each come from an emulated one: counted
+    /// on one in memory, by one thread, after as many lookups as are counted.
     fn hits_of(&mut self, part: u64, bytes: u64, stream: &[Op], skew: &Skew<'_>) -> Result<()> {
         let config = self.config;
         self.next(1, &format!("rewo{}: counting", tail(part)));
-        let medium = Metered::new(Dram::new(COUNTED_BYTES)?);
+        let medium = Dram::new(COUNTED_BYTES)?;
+        let medium = match config.emulate {
+            Some(profile) => Metered::with_profile(medium, profile),
+            None => Metered::new(medium),
+        };
         let meter = std::sync::Arc::clone(medium.meter());
         let options =
             Options::new().design(Design::Rewo).seed(config.seed).cache(Cache::of_bytes(bytes));
         let map: Map<u64, u64> = options.create_on(medium)?;
         fill(&map, stream)?;
         for drawn in Drawn::ALL {
-            let mut hits = 0;
+            let (mut hits, mut misses) = (0, 0);
             for round in 0..=1 {
                 self.next(1, &format!("rewo{}: counting", tail(part)));
                 let mut before = meter.counts().blocks_read;
+                let misses_before = meter.traffic().misses;
                 for op in skew.draw(drawn, 1.0, 1, round).into_iter().flatten() {
                     if map.get(&op.key)?.is_none() {
                         let what = format!("key {:#x} is there and was not found", op.key);
@@ -86,12 +91,16 @@ impl Recorder<'_> {
                     hits += u64::from(round == 1 && now == before);
                     before = now;
                 }
+                misses = meter.traffic().misses - misses_before;
             }
             let (case, keys) = (format!("{}{}", drawn.name(), tail(part)), config.keys);
             let design = Design::Rewo.to_string();
             let about = About { table: "cache", design: &design, case: &case, threads: 1, keys };
             self.add(&about, "bytes", bytes as f64);
             self.add(&about, "hits", hits as f64 / keys as f64);
+            if meter.traffic().misses > 0 {
+                self.add(&about, "lines from the medium", misses as f64 / keys as f64);
+            }
         }
         Ok(())
     }

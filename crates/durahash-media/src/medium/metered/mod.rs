@@ -1,11 +1,18 @@
 //! A medium that counts accesses to another one, and can make it slow.
 
+mod cache;
+mod counts;
+mod model;
+#[cfg(test)]
+mod model_tests;
+mod processor;
+mod profile;
 #[cfg(test)]
 mod tests;
 mod touched;
 
 use std::cell::RefCell;
-use std::ops::{Add, Sub};
+use std::ops::Add;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,108 +25,22 @@ use super::{
 use crate::error::Result;
 use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
+use counts::{AtomicCounts, AtomicTraffic, add};
+pub use counts::{Counts, Traffic};
+use model::{Access, Bandwidth, Thread};
+pub use processor::{Processor, Touch};
+use profile::Cost;
+pub use profile::Profile;
 use touched::Touched;
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts of accesses to a medium. Distinct means counted once per operation and thread.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Counts {
-            /// Every count with its name.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
-            }
-        }
-
-        impl Add for Counts {
-            type Output = Counts;
-            fn add(self, other: Counts) -> Counts {
-                Counts { $($name: self.$name + other.$name,)* }
-            }
-        }
-
-        impl Sub for Counts {
-            type Output = Counts;
-            fn sub(self, other: Counts) -> Counts {
-                Counts { $($name: self.$name - other.$name,)* }
-            }
-        }
-
-        /// The counts of one thread, which alone stores them.
-        #[derive(Default)]
-        struct AtomicCounts {
-            $($name: AtomicU64,)*
-        }
-
-        impl AtomicCounts {
-            fn counts(&self) -> Counts {
-                Counts { $($name: self.$name.load(Relaxed),)* }
-            }
-        }
-    };
-}
-
-counts! {
-    /// Operations: from [`Event::Begin`] to [`Event::Ack`].
-    operations,
-    /// Distinct lines loaded from.
-    lines_read,
-    /// Distinct lines stored to.
-    lines_written,
-    /// Distinct blocks loaded from.
-    blocks_read,
-    /// Distinct blocks stored to.
-    blocks_written,
-    /// Lines flushed, each time that they are.
-    flushes,
-    /// Fences.
-    fences,
-    /// Drains.
-    drains,
-    /// Words stored past the cache.
-    nt_stores,
-    /// Bytes loaded, the same ones as often as they are.
-    bytes_loaded,
-    /// Bytes stored, the same ones as often as they are.
-    bytes_stored,
-}
-
-/// How much slower than DRAM an emulated medium is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Latency {
-    /// Its name: the label of every figure.
-    pub name: &'static str,
-    /// Nanoseconds added when an operation loads from a block for the first time.
-    pub read_ns: u64,
-    /// Nanoseconds added when a block is flushed, or stored to past the cache, for the first time
-    /// since the last fence.
-    pub write_ns: u64,
-}
-
-impl Latency {
-    /// Nothing is added.
-    pub const DRAM: Latency = Latency { name: "dram", read_ns: 0, write_ns: 0 };
-    /// Optane DCPMM, after Rewo-Hash, Table 3. Writes are acknowledged by the controller's
-    /// queue, so they cost their part of the bandwidth: 256 bytes at 6 GB/s.
-    pub const OPTANE: Latency = Latency { name: "optane", read_ns: 300, write_ns: 43 };
-    /// CXL-based NVM, after the same table; 256 bytes at 4 GB/s.
-    pub const CXL: Latency = Latency { name: "cxl", read_ns: 900, write_ns: 64 };
-}
-
-/// A medium that counts, per operation, accesses to the one inside it.
+/// A medium that counts, per operation, accesses to the one inside it, and takes as long for them as a [`Profile`] says.
 ///
 /// An operation lasts from [`Event::Begin`] to [`Event::Ack`] of a thread; its calls between
 /// an acknowledgement and the next beginning count as one operation without number. The counts
-/// depend on nothing but the calls, so they repeat exactly where the calls do. A prefetch is neither
-/// counted nor charged: the load of its line is.
+/// depend on nothing but the calls, so they repeat exactly where the calls do. A prefetch is not counted: the load of its
+/// line is. What the model of a profile finds where is counted apart, as [`Traffic`].
 pub struct Metered<M> {
     inner: M,
-    latency: Latency,
     meter: Arc<Meter>,
 }
 
@@ -127,17 +48,29 @@ pub struct Metered<M> {
 pub struct Meter {
     /// Tells the state of this medium apart from that of others in a thread.
     id: u64,
-    of_threads: Mutex<Vec<Arc<AtomicCounts>>>,
+    profile: Profile,
+    bandwidth: Bandwidth,
+    /// The model's times are nanoseconds since then.
+    start: Instant,
+    of_threads: Mutex<Vec<Arc<OfThread>>>,
+}
+
+/// The counts of one thread.
+#[derive(Default)]
+struct OfThread {
+    counts: AtomicCounts,
+    traffic: AtomicTraffic,
 }
 
 /// A thread's state for one medium.
 struct Local {
     id: u64,
-    counts: Arc<AtomicCounts>,
+    of_thread: Arc<OfThread>,
     lines: Touched,
     blocks: Touched,
-    /// Blocks on their way to the medium since the last fence.
+    /// Blocks on their way to a flat medium since the last fence.
     under_way: Touched,
+    model: Option<Box<Thread>>,
 }
 
 thread_local! {
@@ -150,17 +83,20 @@ const WRITTEN: u32 = 2;
 impl<M: Medium> Metered<M> {
     /// Counts accesses to `inner`.
     pub fn new(inner: M) -> Self {
-        Self::with_latency(inner, Latency::DRAM)
+        Self::with_profile(inner, Profile::NONE)
     }
 
-    /// Counts accesses to `inner`, and makes it as slow as `latency` says.
-    pub fn with_latency(inner: M, latency: Latency) -> Self {
+    /// Counts accesses to `inner`, and makes it as slow as `profile` says.
+    pub fn with_profile(inner: M, profile: Profile) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
-        Metered {
-            inner,
-            latency,
-            meter: Arc::new(Meter { id: IDS.fetch_add(1, Relaxed), of_threads: Mutex::default() }),
-        }
+        let meter = Meter {
+            id: IDS.fetch_add(1, Relaxed),
+            profile,
+            bandwidth: Bandwidth::default(),
+            start: Instant::now(),
+            of_threads: Mutex::default(),
+        };
+        Metered { inner, meter: Arc::new(meter) }
     }
 
     /// The medium inside.
@@ -179,49 +115,61 @@ impl<M: Medium> Metered<M> {
         self.meter.counts()
     }
 
+    /// Counts a load. When its line is there.
     #[inline]
-    fn loaded(&self, word: &PmU64) {
+    fn loaded(&self, word: &PmU64) -> u64 {
         self.meter.local(|local| {
-            add(&local.counts.bytes_loaded, PmU64::BYTES as u64);
+            let counts = &local.of_thread.counts;
+            add(&counts.bytes_loaded, PmU64::BYTES as u64);
             let addr = word.addr().addr() as u64;
             if local.lines.first(addr / LINE_BYTES, READ) {
-                add(&local.counts.lines_read, 1);
+                add(&counts.lines_read, 1);
                 if local.blocks.first(addr / BLOCK_BYTES, READ) {
-                    add(&local.counts.blocks_read, 1);
-                    spin(self.latency.read_ns);
+                    add(&counts.blocks_read, 1);
+                    if let Cost::Flat { read_ns, .. } = self.meter.profile.cost {
+                        spin(read_ns);
+                    }
                 }
             }
-        });
+            self.meter.model(local, |access| access.load(addr / LINE_BYTES))
+        })
     }
 
+    /// Counts a store. Until when it has to wait.
     #[inline]
-    fn stored(&self, word: &PmU64) {
+    fn stored(&self, word: &PmU64) -> u64 {
         self.meter.local(|local| {
-            add(&local.counts.bytes_stored, PmU64::BYTES as u64);
-            let addr = word.addr().addr() as u64;
-            if local.lines.first(addr / LINE_BYTES, WRITTEN) {
-                add(&local.counts.lines_written, 1);
-                if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
-                    add(&local.counts.blocks_written, 1);
-                }
-            }
-        });
+            count_store(local, word);
+            self.meter.model(local, |access| access.store(word.addr().addr() as u64 / LINE_BYTES))
+        })
     }
 
     fn flushed<T: ?Sized>(&self, obj: &T) {
         self.meter.local(|local| {
             each_line(obj, |line| {
-                add(&local.counts.flushes, 1);
+                add(&local.of_thread.counts.flushes, 1);
                 self.sent(local, line);
+                self.meter.model(local, |access| {
+                    access.flush(line.addr() as u64 / LINE_BYTES);
+                    0
+                });
             });
         });
     }
 
-    /// The block of `addr` is on its way to the medium.
+    /// The block of `addr` is on its way to a flat medium.
     fn sent(&self, local: &mut Local, addr: *const u8) {
-        if local.under_way.first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN) {
-            spin(self.latency.write_ns);
+        if let Cost::Flat { write_ns, .. } = self.meter.profile.cost
+            && local.under_way.first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN)
+        {
+            spin(write_ns);
         }
+    }
+
+    /// What is under way arrives. When it has.
+    fn arrived(&self, local: &mut Local) -> u64 {
+        local.under_way.clear();
+        self.meter.model(local, |access| access.fence())
     }
 }
 
@@ -231,30 +179,71 @@ impl Meter {
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {
         let of_threads = self.of_threads.lock().unwrap_or_else(PoisonError::into_inner);
-        of_threads.iter().map(|counts| counts.counts()).fold(Counts::default(), Counts::add)
+        of_threads.iter().map(|one| one.counts.counts()).fold(Counts::default(), Counts::add)
+    }
+
+    /// What the model of the profile made of the accesses of all threads; nothing where it is flat.
+    ///
+    /// **Concurrency.** As [`counts`](Meter::counts).
+    pub fn traffic(&self) -> Traffic {
+        let of_threads = self.of_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        of_threads.iter().map(|one| one.traffic.counts()).fold(Traffic::default(), Traffic::add)
+    }
+
+    /// Nanoseconds on the model's clock.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Runs `f` on the model of this thread, if there is one. The time that it says.
+    #[inline]
+    fn model(&self, local: &mut Local, f: impl FnOnce(&mut Access<'_>) -> u64) -> u64 {
+        let Some(thread) = &mut local.model else { return 0 };
+        f(&mut Access {
+            thread,
+            bandwidth: &self.bandwidth,
+            traffic: &local.of_thread.traffic,
+            now: &|| self.now(),
+        })
+    }
+
+    /// Waits until a time on the model's clock. The clock is read behind what came before, so a load that this machine
+    /// takes its time for is a part of the wait.
+    #[inline]
+    fn wait_until(&self, ns: u64) {
+        if ns > 0 {
+            while self.now() < ns {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     /// Runs `f` on what this thread knows about this medium.
     #[inline]
-    fn local(&self, f: impl FnOnce(&mut Local)) {
+    fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         LOCALS.with_borrow_mut(|locals| {
             let at = match locals.iter().position(|local| local.id == self.id) {
                 Some(at) => at,
                 None => self.register(locals),
             };
-            f(&mut locals[at]);
-        });
+            f(&mut locals[at])
+        })
     }
 
     #[cold]
     fn register(&self, locals: &mut Vec<Local>) -> usize {
         // Media that are gone keep no counts.
-        locals.retain(|local| Arc::strong_count(&local.counts) > 1);
-        let counts = Arc::<AtomicCounts>::default();
-        self.of_threads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
+        locals.retain(|local| Arc::strong_count(&local.of_thread) > 1);
+        let of_thread = Arc::<OfThread>::default();
+        self.of_threads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&of_thread));
+        let model = match self.profile.cost {
+            Cost::Machine(machine) => Some(Box::new(Thread::new(machine))),
+            Cost::Nothing | Cost::Flat { .. } => None,
+        };
         locals.push(Local {
             id: self.id,
-            counts,
+            of_thread,
+            model,
             lines: Touched::default(),
             blocks: Touched::default(),
             under_way: Touched::default(),
@@ -271,10 +260,17 @@ impl Local {
     }
 }
 
-/// Adds to a count of this thread's own.
-#[inline(always)]
-fn add(count: &AtomicU64, n: u64) {
-    count.store(count.load(Relaxed) + n, Relaxed);
+#[inline]
+fn count_store(local: &mut Local, word: &PmU64) {
+    let counts = &local.of_thread.counts;
+    add(&counts.bytes_stored, PmU64::BYTES as u64);
+    let addr = word.addr().addr() as u64;
+    if local.lines.first(addr / LINE_BYTES, WRITTEN) {
+        add(&counts.lines_written, 1);
+        if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
+            add(&counts.blocks_written, 1);
+        }
+    }
 }
 
 #[inline]
@@ -315,21 +311,24 @@ impl<M: Medium> Memory for Metered<M> {
     }
     #[inline]
     fn load(&self, word: &PmU64) -> u64 {
-        self.loaded(word);
-        self.inner.load(word)
+        let due = self.loaded(word);
+        let value = self.inner.load(word);
+        self.meter.wait_until(due);
+        value
     }
     #[inline]
     #[track_caller]
     fn store(&self, word: &PmU64, v: u64) {
-        self.stored(word);
+        self.meter.wait_until(self.stored(word));
         self.inner.store(word, v);
     }
 
     #[inline]
     #[track_caller]
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        self.loaded(word);
+        let due = self.loaded(word);
         let answer = self.inner.cas(word, old, new);
+        self.meter.wait_until(due);
         if answer.is_ok() {
             self.stored(word);
         }
@@ -339,10 +338,14 @@ impl<M: Medium> Memory for Metered<M> {
     #[inline]
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
-        self.stored(word);
         self.meter.local(|local| {
-            add(&local.counts.nt_stores, 1);
+            count_store(local, word);
+            add(&local.of_thread.counts.nt_stores, 1);
             self.sent(local, word.addr());
+            self.meter.model(local, |access| {
+                access.store_past(word.addr().addr() as u64 / LINE_BYTES);
+                0
+            });
         });
         self.inner.store_nt(word, v);
     }
@@ -350,6 +353,15 @@ impl<M: Medium> Memory for Metered<M> {
     #[inline]
     fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
         self.inner.prefetch(obj);
+        if let Cost::Machine(_) = self.meter.profile.cost {
+            each_line(obj, |line| {
+                let begun = self.meter.local(|local| {
+                    self.meter
+                        .model(local, |access| access.prefetch(line.addr() as u64 / LINE_BYTES))
+                });
+                self.meter.wait_until(begun);
+            });
+        }
     }
     #[inline]
     #[track_caller]
@@ -367,21 +379,23 @@ impl<M: Medium> Memory for Metered<M> {
     #[inline]
     #[track_caller]
     fn fence(&self) {
-        self.meter.local(|local| {
-            add(&local.counts.fences, 1);
-            local.under_way.clear();
+        let durable = self.meter.local(|local| {
+            add(&local.of_thread.counts.fences, 1);
+            self.arrived(local)
         });
         self.inner.fence();
+        self.meter.wait_until(durable);
     }
 
     #[inline]
     #[track_caller]
     fn drain(&self) {
-        self.meter.local(|local| {
-            add(&local.counts.drains, 1);
-            local.under_way.clear();
+        let durable = self.meter.local(|local| {
+            add(&local.of_thread.counts.drains, 1);
+            self.arrived(local)
         });
         self.inner.drain();
+        self.meter.wait_until(durable);
     }
 
     #[track_caller]
@@ -390,7 +404,7 @@ impl<M: Medium> Memory for Metered<M> {
             self.meter.local(|local| {
                 local.forget();
                 if event == Event::Begin {
-                    add(&local.counts.operations, 1);
+                    add(&local.of_thread.counts.operations, 1);
                 }
             });
         }

@@ -102,7 +102,7 @@ fn threads_and_media_are_counted_apart_and_added_up() {
 
 #[test]
 fn an_emulated_medium_is_slower() {
-    let slow = Metered::with_latency(metered(), Latency::OPTANE);
+    let slow = Metered::with_profile(metered(), Profile::OPTANE_FLAT);
     // Only the least time that it may take is asked for: that needs no clock to be fair.
     let start = Instant::now();
     for block in 0..1000 {
@@ -118,4 +118,37 @@ fn an_emulated_medium_is_slower() {
     // The inner medium counts as well.
     assert_eq!(slow.counts(), slow.inner().counts());
     assert_eq!(slow.counts().blocks_read, 1000);
+}
+
+#[test]
+fn a_model_changes_no_count_and_finds_the_same_again() {
+    let plain = metered();
+    let run = |medium: &Metered<Dram>| {
+        for i in 0..2000_u64 {
+            medium.event(Event::Begin);
+            let at = i * i % 4096 * 8;
+            let v = medium.load(word(medium, at));
+            medium.store(word(medium, at), v + 1);
+            medium.flush(word(medium, at));
+            medium.fence();
+            medium.prefetch(word(medium, at + 8));
+            medium.store_nt(word(medium, at + 16), v);
+            medium.drain();
+            medium.event(Event::Ack);
+        }
+        medium.counts()
+    };
+    let counts = run(&plain);
+    assert_eq!(plain.meter().traffic(), Traffic::default());
+    for profile in Profile::ALL {
+        let [first, again] = [(); 2].map(|()| {
+            let medium = Dram::new(1 << 20).unwrap();
+            medium.grow(1 << 20).unwrap();
+            let medium = Metered::with_profile(medium, profile);
+            assert_eq!(run(&medium), counts, "{}", profile.name);
+            medium.meter().traffic()
+        });
+        assert_eq!(first, again, "{}", profile.name);
+        assert_eq!(first == Traffic::default(), profile.name.ends_with("flat"));
+    }
 }
