@@ -5,6 +5,8 @@
 //! that each segment and subtable splits about once. With so few keys many clients share a segment; so inserts are
 //! also run on small segments and subtables, of which there are as many as the paper has large ones.
 
+mod motives;
+
 use std::rc::Rc;
 
 use durahash_bench::workload::{Random, Zipfian};
@@ -12,7 +14,7 @@ use durahash_bench::{About, Error, Recorder, Result};
 use durahash_remote::Technique;
 use durahash_remote::fabric::Nic;
 
-use crate::bed::{self, Bed, Image, Op, Phase, Setting};
+use crate::bed::{Bed, Image, Op, Phase, Setting};
 use crate::index::Kind;
 use crate::race::{self, Moves};
 use crate::stepwise::Awaited;
@@ -43,18 +45,6 @@ const MANY_AT: [usize; 4] = [1, 16, 64, 128];
 const MANY_SMALLER: u32 = 16;
 /// Lookups of each client there that make it acquainted with the index.
 const MANY_LOOKUPS: u64 = 4096;
-/// RACE that begins empty: the case, how it moves entries, and true if it never has to.
-const RESIZES: [(&str, Moves, bool); 3] = [
-    ("insert", Moves::Each, false),
-    ("insert, batched moves", Moves::Batched, false),
-    ("insert, no resizes", Moves::Each, true),
-];
-/// Bytes of an access, and clients that do it.
-const ACCESSES: [usize; 7] = [8, 64, 128, 256, 512, 1024, 4096];
-const ACCESSED_AT: [usize; 2] = [1, 64];
-/// Numbers of clients of those, and the slots for each key where nothing splits.
-const RESIZED_AT: [usize; 4] = [1, 16, 64, 128];
-const ROOMY: u64 = 2;
 /// Numbers of clients that go without a technique.
 const WITHOUT_AT: [usize; 2] = [1, 16];
 
@@ -155,8 +145,8 @@ const PARTS: [Part; 9] = [
     ("many", many_work, |run| run.all_many()),
     ("growth", || 2, |run| run.both_growths()),
     ("sizes", || varied().len() as u64, |run| run.sizes()),
-    ("access", || (ACCESSES.len() * ACCESSED_AT.len()) as u64, |run| run.accesses()),
-    ("resizes", || (RESIZES.len() * RESIZED_AT.len()) as u64, |run| run.resizes()),
+    ("access", motives::accesses_work, |run| run.accesses()),
+    ("resizes", motives::resizes_work, |run| run.resizes()),
 ];
 
 fn clients_work() -> u64 {
@@ -291,50 +281,6 @@ impl Run<'_, '_> {
         all.into_iter().try_for_each(|(case, name, kind, nodes, value_bytes)| {
             self.varied(&case, name, kind, nodes, value_bytes)
         })
-    }
-
-    /// Reads and writes of some sizes: what is assumed of NICs, as numbers.
-    fn accesses(&mut self) -> Result<()> {
-        for bytes in ACCESSES {
-            for clients in ACCESSED_AT {
-                self.recorder.next(1, &format!("simulated: {bytes} bytes, {clients} clients"));
-                for (what, writes) in [("read", false), ("write", true)] {
-                    let phase = bed::accesses(bytes, clients, writes, self.seed)?;
-                    let case = format!("{what} of {bytes} bytes");
-                    let about = About {
-                        table: "simulated access",
-                        design: "nic",
-                        case: &case,
-                        threads: clients,
-                        keys: phase.ops,
-                    };
-                    self.recorder.add(&about, "ops_per_s", phase.ops_per_s());
-                    self.recorder.add_percentiles(&about, &phase.latency, &[("p50_ns", 2)]);
-                    let gigabytes = phase.ops_per_s() * bytes as f64 / 1e9;
-                    self.recorder.add(&about, "gigabytes_per_s", gigabytes);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Inserts of an empty RACE: as it is, with moves in batches, and so large from the start that nothing splits.
-    fn resizes(&mut self) -> Result<()> {
-        let keys = base(self.keys);
-        for (case, moves, is_large) in RESIZES {
-            for clients in RESIZED_AT {
-                self.recorder.next(1, &format!("simulated: race, {case}, {clients} clients"));
-                let mut options = race::Options { moves, ..race::Options::default() };
-                if is_large {
-                    let slots = u64::from(options.groups * 3 * options.slots);
-                    options.first_depth = (ROOMY * keys / slots).max(1).ilog2() + 1;
-                }
-                let bed = Bed::new(self.setting(Kind::Race(options), clients))?;
-                let phase = bed.run(streams(clients, keys, |_, i| Op::Put(i)), true)?;
-                self.add_phase("simulated resizes", RACE, case, clients, &phase);
-            }
-        }
-        Ok(())
     }
 
     /// The assumptions about NICs, as rows.

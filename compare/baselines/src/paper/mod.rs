@@ -110,14 +110,19 @@ impl Args {
         if !path.exists() {
             return Ok(None);
         }
-        let report =
-            Report::from_json(&std::fs::read_to_string(&path).map_err(io("reading", &path))?)?;
-        let (keys, wanted) = (report.setup.keys, self.keys());
-        if keys == wanted {
+        let text = std::fs::read_to_string(&path).map_err(io("reading", &path))?;
+        let (report, config) = (Report::from_json(&text)?, self.config(figure)?);
+        let of = |keys, emulates: Option<&str>| {
+            let emulates = emulates.map_or_else(String::new, |name| format!(" on emulated {name}"));
+            format!("{keys} keys{emulates}")
+        };
+        let found = of(report.setup.keys, report.setup.emulates.as_deref());
+        let wanted = of(config.keys, config.emulate.map(|profile| profile.name));
+        if found == wanted {
             return Ok(Some(report));
         }
         let what =
-            format!("{} is of {keys} keys, not {wanted}: name another directory", path.display());
+            format!("{} is of {found}, not of {wanted}: name another directory", path.display());
         Err(Error::Config { what })
     }
 
@@ -145,10 +150,6 @@ impl Args {
         Ok(Some(report))
     }
 
-    fn keys(&self) -> u64 {
-        if self.small { SMALL } else { self.keys }
-    }
-
     fn config(&self, figure: &Figure) -> Result<Config> {
         let (medium, pool) = match figure.on {
             "file" => (Medium::File, Some(self.report.clone())),
@@ -156,7 +157,7 @@ impl Args {
         };
         let emulate = (figure.on == "optane").then(|| profile(&self.emulate)).transpose();
         let config = Config {
-            keys: self.keys(),
+            keys: if self.small { SMALL } else { self.keys },
             repeats: if self.small { 1 } else { self.repeats },
             threads: figure.threads.clone(),
             designs: Design::ALL.to_vec(),

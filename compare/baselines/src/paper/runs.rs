@@ -29,8 +29,8 @@ use crate::{counts, lists, remote};
 const POINTS: u64 = 24;
 /// Operations of each kind that are counted at a point.
 const COUNTED: u64 = 500;
-/// The most that are timed at a load factor.
-const TIMED: u64 = 100_000;
+/// Operations of each kind that are timed at a load factor: one in so many keys of the run, as inserts add to the load.
+const TIMED: u64 = 50;
 /// The load factors, and how near to them is near enough.
 const LOADS: [f64; 4] = [0.2, 0.4, 0.6, 0.8];
 const NEAR: f64 = 0.005;
@@ -180,7 +180,7 @@ fn look_at(
     let workloads = Workloads::new(entries, recorder.config().seed);
     let samples = match at {
         Look::Counted(_) => COUNTED,
-        Look::Timed => TIMED.min(entries / 4),
+        Look::Timed => recorder.config().keys / TIMED,
     };
     let drawn = |workload| {
         let mut ops = workloads.draw(workload, 1, 0).swap_remove(0);

@@ -112,8 +112,8 @@ pub(super) fn measure(
                             let load = workloads.draw(Workload::Load, 1, 0);
                             driver::run(&*table, Workload::Load, &load, Timed::Whole)?;
                             while table.step()? {}
-                            let warm = work.draw(&workloads, &skew, 1, 0);
                             if let Work::Reads(..) = work {
+                                let warm = work.draw(&workloads, &skew, 1, 0);
                                 driver::run(&*table, work.checked_as(), &warm, Timed::Whole)?;
                             }
                         }
