@@ -76,11 +76,9 @@ impl Contender {
                 "pea, split in four" => Of::Design(
                     design(Design::Pea).policy(of_paper(Strategy::Single, Strategy::Stash)),
                 ),
-                "esh, 1 KiB" | "esh, 16 KiB" => {
-                    let buckets = if name.contains("16") { 64 } else { 4 };
-                    Of::Design(
-                        design(Design::Esh).geometry(Geometry { buckets, ..Geometry::default() }),
-                    )
+                "esh, 16 KiB" => {
+                    let geometry = Geometry { buckets: 64, ..Geometry::default() };
+                    Of::Design(design(Design::Esh).geometry(geometry))
                 }
                 "rewo, no cache" => Of::Design(design(Design::Rewo).cache(Cache::of_bytes(0))),
                 "dash, 512 KiB" => baseline(Baseline::Dash, 19),

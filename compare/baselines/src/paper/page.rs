@@ -48,7 +48,7 @@ pub(super) fn of_figure(figure: &Figure, report: Option<&Report>) -> String {
         text.push_str("| | the paper | here |\n|---|---|---|\n");
         for stated in &figure.says {
             let found = stated.here(report);
-            let mut here = found.map_or_else(|| "-".into(), three_digits);
+            let mut here = found.map_or_else(|| "not measured".into(), three_digits);
             if let (Some(found), Some([from, to])) = (found, stated.range)
                 && !(from..=to).contains(&found)
             {
@@ -75,8 +75,11 @@ pub(super) fn of_figure(figure: &Figure, report: Option<&Report>) -> String {
     text
 }
 
-/// A number with three digits that count.
+/// A number with three digits that count; a ratio to nothing is none.
 fn three_digits(n: f64) -> String {
+    if !n.is_finite() {
+        return "-".into();
+    }
     let digits = if n == 0.0 { 0 } else { (2 - n.abs().log10().floor() as i64).clamp(0, 6) };
     format!("{n:.*}", digits as usize)
 }
