@@ -85,16 +85,16 @@ impl<M: Medium> Pool<M> {
 
 #[allow(private_bounds, reason = "public for a mapped file only")]
 impl<M: LogSpace> Pool<M> {
-    /// Makes an area for a log of about `bytes` bytes, if there is none. Comes before
-    /// [`begin`](Pool::begin), whose place it does not take.
+    /// Makes an area for a log of about `bytes` bytes, if there is none: for one of lines, or for the ring beside a live image.
+    /// Comes before [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
-    pub fn add_log(&self, bytes: u64) -> Result<()> {
+    pub fn add_log(&self, bytes: u64, is_ring: bool) -> Result<()> {
         if self.medium.load(&self.at::<Superblock>(0)?.log[0]) != 0 {
             return Ok(());
         }
-        self.make_log(bytes)
+        self.make_log(bytes, is_ring)
     }
 
     /// Makes a log of about one `part`-th of the rest of the pool, at the most `most` bytes, in the place of a shorter
@@ -103,7 +103,7 @@ impl<M: LogSpace> Pool<M> {
     ///
     /// # Errors
     /// As [`add_log`](Pool::add_log), and [`verify`](Pool::verify).
-    pub fn replace_log(&self, part: u64, most: u64, verify: bool) -> Result<()> {
+    pub fn replace_log(&self, part: u64, most: u64, is_ring: bool, verify: bool) -> Result<()> {
         let had = self.medium.load(&self.at::<Superblock>(0)?.log[1]);
         let rest = self.stats().bytes.saturating_sub(had);
         let bytes = (rest / part).next_power_of_two().min(most);
@@ -112,12 +112,12 @@ impl<M: LogSpace> Pool<M> {
                 self.verify()?;
             }
             self.medium.disown_image()?;
-            self.make_log(bytes)?;
+            self.make_log(bytes, is_ring)?;
         }
         Ok(())
     }
 
-    fn make_log(&self, bytes: u64) -> Result<()> {
+    fn make_log(&self, bytes: u64, is_ring: bool) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         // Sizes near the end of the number range would overflow where the log is placed.
@@ -160,7 +160,7 @@ impl<M: LogSpace> Pool<M> {
         forget_checks()?;
         extents.mark_log(medium, range)?;
         sync()?;
-        format_log(medium, off, bytes, self.uuid)?;
+        format_log(medium, off, bytes, self.uuid, is_ring)?;
         for (word, v) in [(off_word, 0), (bytes_word, bytes), (off_word, off)] {
             if medium.load(word) != v {
                 medium.store(word, v);

@@ -33,8 +33,11 @@ pub(crate) fn compact(
     remove(&aside)?;
     // The new pool stays locked until its name is on the disk: changes acknowledged in it before
     // could be lost with the name.
-    let replaced = copy_all(&old, &aside, settings, watch)
-        .and_then(|new| old_lock.map_or(Ok(()), |old| new.replace(&old)));
+    let replaced = copy_all(&old, &aside, settings, watch).and_then(|new| {
+        // Readers of the old pool are told before the new one can be opened.
+        drop(old);
+        old_lock.map_or(Ok(()), |old| new.replace(&old))
+    });
     if replaced.is_err() {
         // The first failure is the one to report.
         let _ = remove(&aside);

@@ -115,7 +115,7 @@ fn open_file(
     check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
     let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
-    let carries = || medium.has_ring() && medium.carries_live_image();
+    let carries = || !medium.has_lines() && medium.carries_live_image();
     let to_live_image = settings.live_image.unwrap_or_else(carries);
     if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
         return refused(NO_READERS);
@@ -195,11 +195,11 @@ fn open_behind_log(
         let _ = open_on(&settings, reader, required)?;
     }
     // The area counts as a part of the pool, which may not be long.
-    let part = settings.max_bytes.map_or(u64::MAX, |max| max / LOG_PART);
+    let part = pool.format().max_bytes / LOG_PART;
     let log_bytes = if is_live { RING_BYTES.min(part).max(LOG_BYTES) } else { LOG_BYTES };
-    pool.add_log(settings.log_bytes.unwrap_or(log_bytes))?;
+    pool.add_log(settings.log_bytes.unwrap_or(log_bytes), is_live)?;
     if settings.log_bytes.is_none() {
-        match pool.replace_log(LOG_PART, log_bytes, settings.verify) {
+        match pool.replace_log(LOG_PART, log_bytes, is_live, settings.verify) {
             // The one that is there does.
             Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
             _ => {}

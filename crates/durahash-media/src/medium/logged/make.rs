@@ -84,7 +84,7 @@ impl LogSpace for Mapped {
     }
 
     fn disown_image(&self) -> Result<()> {
-        // It writes the heads of an empty log of lines.
+        // It writes heads that name none.
         if self.has_ring() { self.begin() } else { Ok(()) }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn used_at_first(area_bytes: u64) -> u64 {
     Layout::first(area_bytes).bytes()
 }
 
-/// Makes `bytes` unused bytes from `off` an empty log of pool `uuid`.
+/// Makes `bytes` unused bytes from `off` an empty log of pool `uuid`: a ring beside a live image, or lines.
 ///
 /// # Errors
 /// [`Io`](crate::ErrorKind::Io) with the system's error.
@@ -105,12 +105,13 @@ pub(crate) fn format_log<M: LogSpace>(
     off: u64,
     bytes: u64,
     uuid: [u64; 2],
+    is_ring: bool,
 ) -> Result<()> {
     let parts = Layout::first(bytes);
     // Written, not only reserved: the first write to reserved space takes twice as long.
     medium.write_file(off, &vec![0; parts.bytes() as usize])?;
     medium.sync_file()?;
-    for (at, head) in empty_heads(bytes, uuid)? {
+    for (at, head) in empty_heads(bytes, uuid, is_ring)? {
         medium.write_file(off + at, &head)?;
         medium.sync_file()?;
     }

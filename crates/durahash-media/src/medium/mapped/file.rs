@@ -401,9 +401,11 @@ impl PoolFile {
         sys::rename(&self.path, &old.path)
             .and_then(|()| sys::sync_dir(directory(&old.path)))
             .map_err(|e| old.error(DOING, e))?;
-        // Nobody opens it any more. One in another directory stays.
-        let live = FileId::of(&was).live_name();
-        let _ = sys::unlink(&directory(&old.path).join(live));
+        // Nobody opens them any more. A live file in another directory stays.
+        let id = FileId::of(&was);
+        for beside in [id.live_name(), id.readers_name()] {
+            let _ = sys::unlink(&directory(&old.path).join(beside));
+        }
         Ok(())
     }
 }

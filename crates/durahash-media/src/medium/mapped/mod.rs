@@ -500,24 +500,16 @@ impl Mapped {
         sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
-    /// True if the pool's log is a ring beside a live image.
-    pub fn has_ring(&self) -> bool {
+    /// True if the pool has a log of lines.
+    pub fn has_lines(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(|old| old.ring.is_some())
+        log.as_ref().is_some_and(|old| old.ring.is_none())
     }
 
-    /// Lets the log of the pool, which is closed and not in use, be a ring beside a live image.
-    ///
-    /// # Errors
-    /// [`Io`](ErrorKind::Io).
-    pub fn make_ring(&self) -> Result<()> {
+    /// True if the pool's log is a ring beside a live image.
+    pub(super) fn has_ring(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(old) = log.as_ref().filter(|old| !old.is_private() && old.ring.is_none()) else {
-            return Ok(());
-        };
-        let mut heads = old.as_ring().into_iter();
-        let written = heads.try_for_each(|(off, head)| sys::write_at(self.file(), &head, off));
-        written.map_err(|e| self.error("making the log of the pool", e))
+        log.as_ref().is_some_and(|old| old.ring.is_some())
     }
 
     /// The opposite of [`take_log`](Mapped::take_log).
