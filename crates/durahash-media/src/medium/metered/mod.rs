@@ -71,6 +71,9 @@ struct Local {
     /// Blocks on their way to a flat medium since the last fence.
     under_way: Touched,
     model: Option<Box<Thread>>,
+    /// The line that was loaded from last, if the thread has done nothing else since: loads from it again change nothing but
+    /// the bytes that are counted, and most are such ones. 0 is none.
+    latest: u64,
 }
 
 thread_local! {
@@ -122,6 +125,9 @@ impl<M: Medium> Metered<M> {
             let counts = &local.of_thread.counts;
             add(&counts.bytes_loaded, PmU64::BYTES as u64);
             let addr = word.addr().addr() as u64;
+            if addr / LINE_BYTES == local.latest {
+                return 0;
+            }
             if local.lines.first(addr / LINE_BYTES, READ) {
                 add(&counts.lines_read, 1);
                 if local.blocks.first(addr / BLOCK_BYTES, READ) {
@@ -131,7 +137,9 @@ impl<M: Medium> Metered<M> {
                     }
                 }
             }
-            self.meter.model(local, |access| access.load(addr / LINE_BYTES))
+            let due = self.meter.model(local, |access| access.load(addr / LINE_BYTES));
+            local.latest = addr / LINE_BYTES;
+            due
         })
     }
 
@@ -198,6 +206,7 @@ impl Meter {
     /// Runs `f` on the model of this thread, if there is one. The time that it says.
     #[inline]
     fn model(&self, local: &mut Local, f: impl FnOnce(&mut Access<'_>) -> u64) -> u64 {
+        local.latest = 0;
         let Some(thread) = &mut local.model else { return 0 };
         f(&mut Access {
             thread,
@@ -247,6 +256,7 @@ impl Meter {
             lines: Touched::default(),
             blocks: Touched::default(),
             under_way: Touched::default(),
+            latest: 0,
         });
         locals.len() - 1
     }
@@ -257,6 +267,7 @@ impl Local {
     fn forget(&mut self) {
         self.lines.clear();
         self.blocks.clear();
+        self.latest = 0;
     }
 }
 
