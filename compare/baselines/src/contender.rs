@@ -119,7 +119,7 @@ struct Strings(Map<[u8], u64>);
 fn string(key: u64) -> [u8; 16] {
     let mut string = [0; 16];
     string[..8].copy_from_slice(&key.to_le_bytes());
-    string[8..].copy_from_slice(&key.to_be_bytes());
+    string[8..].copy_from_slice(&key.to_le_bytes());
     string
 }
 
