@@ -85,16 +85,16 @@ impl<M: Medium> Pool<M> {
 
 #[allow(private_bounds, reason = "public for a mapped file only")]
 impl<M: LogSpace> Pool<M> {
-    /// Makes an area for a log of about `bytes` bytes, if there is none. Comes before
-    /// [`begin`](Pool::begin), whose place it does not take.
+    /// Makes an area for a log of about `bytes` bytes, if there is none: for one of lines, or for the ring beside a live image.
+    /// Comes before [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
-    pub fn add_log(&self, bytes: u64) -> Result<()> {
+    pub fn add_log(&self, bytes: u64, is_ring: bool) -> Result<()> {
         if self.medium.load(&self.at::<Superblock>(0)?.log[0]) != 0 {
             return Ok(());
         }
-        self.make_log(bytes)
+        self.make_log(bytes, is_ring)
     }
 
     /// Makes a log of about one `part`-th of the rest of the pool, at the most `most` bytes, in the place of a shorter
@@ -103,7 +103,7 @@ impl<M: LogSpace> Pool<M> {
     ///
     /// # Errors
     /// As [`add_log`](Pool::add_log), and [`verify`](Pool::verify).
-    pub fn replace_log(&self, part: u64, most: u64, verify: bool) -> Result<()> {
+    pub fn replace_log(&self, part: u64, most: u64, is_ring: bool, verify: bool) -> Result<()> {
         let had = self.medium.load(&self.at::<Superblock>(0)?.log[1]);
         let rest = self.stats().bytes.saturating_sub(had);
         let bytes = (rest / part).next_power_of_two().min(most);
@@ -111,13 +111,12 @@ impl<M: LogSpace> Pool<M> {
             if verify {
                 self.verify()?;
             }
-            self.medium.disown_image()?;
-            self.make_log(bytes)?;
+            self.make_log(bytes, is_ring)?;
         }
         Ok(())
     }
 
-    fn make_log(&self, bytes: u64) -> Result<()> {
+    fn make_log(&self, bytes: u64, is_ring: bool) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         // Sizes near the end of the number range would overflow where the log is placed.
@@ -136,6 +135,8 @@ impl<M: LogSpace> Pool<M> {
         let sync = || medium.sync(0, medium.region().len());
         // The area of check words stays in use until the pool is opened again.
         let forget_checks = || self.checks.forget(medium).and_then(|()| sync());
+        // There is space for the new one when the old one's image goes, which comes before the first store.
+        let leave_old = || medium.disown_image().and_then(|()| forget_checks());
         // The unused part of a new log is a hole, where that is much of the file.
         let has_hole = medium.region().len().max(bytes) < HOLE_BYTES_MAX;
         let mut reserved = medium.region().len();
@@ -152,15 +153,15 @@ impl<M: LogSpace> Pool<M> {
             }
             // Of the file: that of a range need not take the length along.
             medium.sync_file()?;
-            forget_checks()?;
+            leave_old()?;
             // An extent table that the pool needs now may take an extent there.
             extents.count_in(medium, range.end)?;
             sync()?;
         };
-        forget_checks()?;
+        leave_old()?;
         extents.mark_log(medium, range)?;
         sync()?;
-        format_log(medium, off, bytes, self.uuid)?;
+        format_log(medium, off, bytes, self.uuid, is_ring)?;
         for (word, v) in [(off_word, 0), (bytes_word, bytes), (off_word, off)] {
             if medium.load(word) != v {
                 medium.store(word, v);

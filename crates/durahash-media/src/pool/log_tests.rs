@@ -150,7 +150,7 @@ fn cut_all(
             let at = area(&pool);
             if at[0] == 0 {
                 *found.entry(0).or_default() += 1;
-                pool.add_log(LOG_BYTES).map_err(|e| e.to_string())?;
+                pool.add_log(LOG_BYTES, false).map_err(|e| e.to_string())?;
             } else {
                 *found.entry(at[1]).or_default() += 1;
                 let (_, whole) =
@@ -183,27 +183,29 @@ fn steps_of(pool: &Pool<Sim>, change: impl FnOnce()) -> Vec<Action> {
 
 #[test]
 fn a_log_is_made_whole_or_not_at_all() {
-    let image = closed_pool();
-    let pool = open(&image).unwrap();
-    let steps = steps_of(&pool, || pool.add_log(LOG_BYTES).unwrap());
-    let at = area(&pool);
-    let found = cut_all(&image, &steps, &[(at, pool.medium.image())]).unwrap();
-    assert!(found[&0] > 100 && found[&at[1]] > 5, "{found:?}");
+    for is_ring in [false, true] {
+        let image = closed_pool();
+        let pool = open(&image).unwrap();
+        let steps = steps_of(&pool, || pool.add_log(LOG_BYTES, is_ring).unwrap());
+        let at = area(&pool);
+        let found = cut_all(&image, &steps, &[(at, pool.medium.image())]).unwrap();
+        assert!(found[&0] > 100 && found[&at[1]] > 5, "{found:?}");
+    }
 }
 
 #[test]
 fn a_log_is_replaced_whole_or_not_at_all() {
     let pool = open(&closed_pool()).unwrap();
-    pool.add_log(LOG_BYTES).unwrap();
+    pool.add_log(LOG_BYTES, false).unwrap();
     let (before, image) = (area(&pool), pool.medium.image());
     let pool = open(&image).unwrap();
-    let steps = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, true).unwrap());
+    let steps = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, false, true).unwrap());
     let after = area(&pool);
     assert_eq!(after[1], 2 * before[1]);
     let wholes = [(before, image.clone()), (after, pool.medium.image())];
     let found = cut_all(&image, &steps, &wholes).unwrap();
     assert!(found[&before[1]] > 100 && found[&0] > 5 && found[&after[1]] > 5, "{found:?}");
-    let again = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, true).unwrap());
+    let again = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, false, true).unwrap());
     assert!(again.is_empty(), "it is as long");
 
     // Without the step between the two logs, and without a sync before the new one is named.
@@ -226,7 +228,7 @@ fn a_pool_without_room_for_a_longer_log_keeps_its_check_words() {
     assert!(pool.checks.exist());
     pool.medium.set_limit(pool.medium.region().len());
     let steps = steps_of(&pool, || {
-        let full = pool.add_log(LOG_BYTES).unwrap_err();
+        let full = pool.add_log(LOG_BYTES, false).unwrap_err();
         assert!(matches!(full.kind(), ErrorKind::Full { .. }));
     });
     assert!(steps.is_empty() && pool.checks.exist(), "{steps:?}");
@@ -235,7 +237,7 @@ fn a_pool_without_room_for_a_longer_log_keeps_its_check_words() {
 #[test]
 fn a_log_that_has_not_all_of_its_extents_is_damage() {
     let pool = open(&closed_pool()).unwrap();
-    pool.add_log(LOG_BYTES).unwrap();
+    pool.add_log(LOG_BYTES, false).unwrap();
     let [off, bytes] = area(&pool);
     let whole = pool.medium.image();
     let refused = |change: &dyn Fn(&mut Vec<u64>)| {

@@ -4,11 +4,11 @@
 //! key only if fp and fp2 are equal; if an fp2 is unknown, all entries of that fp are compared. The
 //! result does not depend on which fp2 are known, so all mergers of a generation agree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::planted::{Fault, planted};
 
-use super::layout::{Entry, Item, dep, fp2};
+use super::layout::{Entry, FPS, Item, Ref, dep, fp2};
 
 /// The inputs: the CurSegment's entries in the order of appending, each with the fp2 of its
 /// hint if that is known, and the MainSegment's.
@@ -38,56 +38,110 @@ pub(super) struct Folded {
     pub(super) dropped: Vec<Entry>,
 }
 
+/// Sets of entries with the same fp and fp2: a bit each.
+struct Classes([u64; 1 << 10]);
+
+impl Classes {
+    fn at(entry: Entry, fp2: u8) -> (usize, u64) {
+        let class = usize::from(entry.fp()) << 8 | usize::from(fp2);
+        (class / 64, 1 << (class % 64))
+    }
+
+    fn has(&self, entry: Entry, fp2: u8) -> bool {
+        let (word, bit) = Self::at(entry, fp2);
+        self.0[word] & bit != 0
+    }
+
+    fn add(&mut self, entry: Entry, fp2: u8) {
+        let (word, bit) = Self::at(entry, fp2);
+        self.0[word] |= bit;
+    }
+}
+
+/// Which entries are compared by their keys.
+struct Compared {
+    /// The fps that have an entry with an unknown fp2.
+    unknown: [bool; FPS],
+    /// Those of an entry of the CurSegment and another one.
+    alike: Classes,
+}
+
+impl Compared {
+    fn has(&self, entry: Entry, fp2: Option<u8>) -> bool {
+        self.unknown[usize::from(entry.fp())] || fp2.is_none_or(|fp2| self.alike.has(entry, fp2))
+    }
+}
+
+/// The order of entries in a MainSegment.
+fn place(item: &Item) -> (u8, u8, Ref) {
+    (item.entry.fp(), item.fp2, item.entry.kv())
+}
+
 impl Frozen {
-    /// Entries whose keys must be read: `all` of them if the depth information is used up.
-    pub(super) fn wanted(&self, all: bool) -> Vec<Entry> {
-        // Entries by fp and fp2, and the fps with an unknown fp2.
-        let mut unknown = [false; 256];
-        let mut alike: HashMap<(u8, u8), (u32, bool)> = HashMap::new();
+    fn compared(&self) -> Compared {
+        let (mut newer, alike) = (Classes([0; _]), Classes([0; _]));
+        let mut compared = Compared { unknown: [false; FPS], alike };
         for &(entry, fp2) in &self.cur {
             match fp2 {
-                Some(fp2) => {
-                    let class = alike.entry((entry.fp(), fp2)).or_default();
-                    *class = (class.0 + 1, true);
-                }
-                None => unknown[usize::from(entry.fp())] = true,
+                Some(fp2) if newer.has(entry, fp2) => compared.alike.add(entry, fp2),
+                Some(fp2) => newer.add(entry, fp2),
+                None => compared.unknown[usize::from(entry.fp())] = true,
             }
         }
-        for item in &self.main {
-            alike.entry((item.entry.fp(), item.fp2)).or_default().0 += 1;
+        for item in self.main.iter().filter(|item| newer.has(item.entry, item.fp2)) {
+            compared.alike.add(item.entry, item.fp2);
         }
-        let compared = |entry: Entry, fp2: Option<u8>| {
-            all || unknown[usize::from(entry.fp())]
-                || fp2.is_none_or(|fp2| {
-                    alike.get(&(entry.fp(), fp2)).is_some_and(|&(n, newer)| n > 1 && newer)
-                })
-        };
+        compared
+    }
+
+    /// Entries whose keys must be read: `all` of them if the depth information is used up.
+    pub(super) fn wanted(&self, all: bool) -> Vec<Entry> {
+        let compared = self.compared();
+        let is_wanted = |entry, fp2| all || compared.has(entry, fp2);
         let cur =
-            self.cur.iter().filter(|&&(entry, fp2)| entry.is_tombstone() || compared(entry, fp2));
-        let main = self.main.iter().filter(|item| compared(item.entry, Some(item.fp2)));
+            self.cur.iter().filter(|(entry, fp2)| entry.is_tombstone() || is_wanted(*entry, *fp2));
+        let main = self.main.iter().filter(|item| is_wanted(item.entry, Some(item.fp2)));
         cur.map(|&(entry, _)| entry).chain(main.map(|item| item.entry)).collect()
     }
 
-    /// Merges, given the keys that were [wanted](Self::wanted).
+    /// Merges, given the keys that were [wanted](Self::wanted). It takes time for each entry once: the MainSegment's are in
+    /// order, and stay so.
     pub(super) fn fold(&self, keys: &Keys) -> Folded {
+        let (compared, mut seen) = (self.compared(), HashSet::new());
+        let known = |entry: Entry, fp2| {
+            let is_read = entry.is_tombstone() || compared.has(entry, fp2);
+            is_read.then(|| keys.get(&entry.kv().word())).flatten()
+        };
         let mut out = Folded::default();
-        let mut seen: HashMap<&[u8], ()> = HashMap::new();
-        let cur = self.cur.iter().rev().copied();
-        let main = self.main.iter().map(|item| (item.entry, Some(item.fp2)));
-        for (entry, hint) in cur.chain(main) {
-            let known = keys.get(&entry.kv().word());
+        let mut newer = Vec::with_capacity(self.cur.len());
+        for &(entry, hint) in self.cur.iter().rev() {
+            let known = known(entry, hint);
             let forgets = planted(Fault::TombstoneMerged) && entry.is_tombstone()
                 || planted(Fault::KeysUncompared) && hint.is_none();
-            let newest = forgets || known.is_none_or(|known| seen.insert(&known.key, ()).is_none());
-            if newest && !entry.is_tombstone() {
+            let is_newest = forgets || known.is_none_or(|known| seen.insert(&known.key[..]));
+            if is_newest && !entry.is_tombstone() {
                 let fp2 = known.map(|known| fp2(known.hash)).or(hint);
                 let fp2 = fp2.expect("the key was wanted where the hint is not known");
-                out.kept.push(Item { entry: entry.settled(entry.dep()), fp2 });
+                newer.push(Item { entry: entry.settled(entry.dep()), fp2 });
             } else {
                 out.dropped.push(entry);
             }
         }
-        out.kept.sort_unstable_by_key(|item| (item.entry.fp(), item.fp2, item.entry.kv()));
+        newer.sort_unstable_by_key(place);
+        out.kept.reserve(newer.len() + self.main.len());
+        let mut newer = newer.into_iter().peekable();
+        for &item in &self.main {
+            let known = known(item.entry, Some(item.fp2));
+            if known.is_some_and(|known| !seen.insert(&known.key)) {
+                out.dropped.push(item.entry);
+                continue;
+            }
+            while let Some(before) = newer.next_if(|newer| place(newer) < place(&item)) {
+                out.kept.push(before);
+            }
+            out.kept.push(item);
+        }
+        out.kept.extend(newer);
         out
     }
 }

@@ -44,13 +44,11 @@ fn verified(copy: FileLock) -> Result<FileLock> {
     Ok(pool.medium().file_lock())
 }
 
-/// Closes a pool that is as a loss of power leaves it. It is to be used with a live image, as the one that it is a copy of.
+/// Closes a pool that is as a loss of power leaves it.
 fn recovered(copy: FileLock) -> Result<FileLock> {
     let settings = Settings { verify: true, dax: Dax::Off, ..Settings::new() };
     let file = reopen(copy)?;
     let lock = file.file_lock();
     open_on(&settings, file, Required::ANY)?.close_last()?;
-    let file = reopen(lock)?;
-    file.make_ring()?;
-    Ok(file.file_lock())
+    Ok(lock)
 }

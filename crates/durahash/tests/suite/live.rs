@@ -134,6 +134,38 @@ fn a_pool_goes_from_each_kind_of_log_to_each_other() {
     assert!(fs::metadata(&path).unwrap().blocks() * 512 <= 2 << 20);
 }
 
+/// A pool without a log, as a compaction leaves it, gets a live image by its next open, even if the first one fails at any call; and a use
+/// without one does not take it from it.
+#[test]
+fn a_pool_without_a_log_gets_a_live_image() {
+    let plain = || Options::new().sync_mode(HOUR).log_bytes(1 << 20);
+    let process = Options::new().sync_mode(SyncMode::Process);
+    let (dir, path) = new_path();
+    let carries = plain().create::<Map<u64, u64>>(&path).is_ok() && files(dir.path()).len() == 2;
+    if !carries {
+        return;
+    }
+    for nth in 1.. {
+        let (dir, path) = new_path();
+        let map: Map<u64, u64> = process.create(&path).unwrap();
+        fill(&map, 0..100);
+        map.close().unwrap();
+        faults::arm(nth, 28);
+        let opened = plain().open::<Map<u64, u64>>(&path).map(drop);
+        if !faults::disarm() {
+            opened.unwrap();
+            break;
+        }
+        for uses in 0..2 {
+            let map: Map<u64, u64> = plain().open(&path).unwrap();
+            assert!(live_file(dir.path()).exists(), "call {nth}, use {uses}");
+            holds(&map, 0..100);
+            map.close().unwrap();
+            holds(&process.open(&path).unwrap(), 0..100);
+        }
+    }
+}
+
 #[test]
 fn without_its_live_image_a_killed_pool_is_refused() {
     let (dir, path) = new_path();
@@ -249,6 +281,32 @@ fn copies_and_older_pools_are_found_out() {
     fs::copy(&old, &path).unwrap();
     let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
+}
+
+/// A live file that stayed with a close is not that of an earlier state, which comes back into the same file after a kill.
+#[test]
+fn a_pool_of_before_is_not_undone_by_a_long_live_file() {
+    let (dir, path) = new_path();
+    let old = dir.path().join("old");
+    let keys = 1_200_000;
+    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    fill(&map, 0..keys);
+    map.close().unwrap();
+    assert!(live_file(dir.path()).exists());
+    fs::copy(&path, &old).unwrap();
+    killed(&path, Design::Reh, HOUR, keys..keys + 50);
+    fs::copy(&old, &path).unwrap();
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    holds(&map, 0..keys);
+    map.close().unwrap();
+    // Of no use any more once the pool has been used without it.
+    Options::new()
+        .sync_mode(SyncMode::Process)
+        .open::<Map<u64, u64>>(&path)
+        .unwrap()
+        .close()
+        .unwrap();
+    assert_eq!(files(dir.path()).len(), 2);
 }
 
 /// Whatever lies in the place of the live file, a closed pool does without it, and one that was killed is refused.

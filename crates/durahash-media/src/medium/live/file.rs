@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -20,7 +20,7 @@ use rustix::mm::MapFlags;
 use super::Live;
 use super::background;
 use super::disk::{LiveDisk, LiveSource, clear_marks};
-use super::head::{FileName, LIVE_WORDS};
+use super::head::{FileName, GENERATION_MAX, LIVE_WORDS};
 use super::layout::{HEADER_BYTES, Layout};
 use super::place::LivePlace;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -101,6 +101,8 @@ pub struct LiveFiles {
     /// So many lines have no marks, and this one is the first behind them.
     gap_lines: u64,
     gap_end: u64,
+    /// Behind the pool's end the live file has space and zeros up to there.
+    cleared_to: AtomicU64,
     place: LivePlace,
     area: LogArea,
     unused: Range<u64>,
@@ -132,6 +134,7 @@ impl LiveFiles {
             marks: AtomicPtr::new(null_mut()),
             gap_lines: (gap.end - gap.start) / LINE_BYTES,
             gap_end: gap.end / LINE_BYTES,
+            cleared_to: AtomicU64::new(0),
             place,
             area: old.area,
             unused: old.unused(),
@@ -270,7 +273,8 @@ impl LiveFiles {
         let failed = |e| self.error(GROWING, e);
         let len = || Ok(sys::metadata(&live.file).map_err(failed)?.len().max(from));
         let had = len()?;
-        if had > from {
+        if had > from.max(self.cleared_to.load(Ordering::Relaxed)) {
+            self.cleared_to.store(0, Ordering::Relaxed);
             sys::punch(&live.file, from, had - from).map_err(failed)?;
             // Those of this writer have the lock by which it would know.
             if self.changes().is_none() {
@@ -298,18 +302,23 @@ impl LiveFiles {
     /// A new file with the owner and the permissions of the pool.
     fn create(&self, path: &Path) -> io::Result<File> {
         let file = sys::create(path, 0o600)?;
-        let (pool, own) = (sys::metadata(self.view.file())?, sys::metadata(&file)?);
+        self.share(&file)?;
+        Ok(file)
+    }
+
+    /// Gives `file` the owner and the permissions of the pool.
+    fn share(&self, file: &File) -> io::Result<()> {
+        let (pool, own) = (sys::metadata(self.view.file())?, sys::metadata(file)?);
         // Where that is not allowed, others who may open the pool do not trust it.
         if own.uid() != pool.uid() {
-            let _ = sys::change_owner(&file, Some(pool.uid()), None);
+            let _ = sys::change_owner(file, Some(pool.uid()), None);
         }
         if own.gid() != pool.gid() {
-            let _ = sys::change_owner(&file, None, Some(pool.gid()));
+            let _ = sys::change_owner(file, None, Some(pool.gid()));
         }
-        let is_groups = sys::metadata(&file)?.gid() == pool.gid();
+        let is_groups = sys::metadata(file)?.gid() == pool.gid();
         let mode = if is_groups { 0o666 } else { 0o600 };
-        sys::change_mode(&file, pool.permissions().mode() & mode)?;
-        Ok(file)
+        sys::change_mode(file, pool.permissions().mode() & mode)
     }
 
     /// Through the cache, durably.
@@ -419,15 +428,19 @@ impl Disk for LiveFiles {
             let synced = self.syncs.run(|| sys::sync_file(self.view.file()));
             synced.map_err(|e| self.view.error("growing the pool", e))?;
         }
-        let added = from..layout.file_bytes(bytes).max(had_live);
+        let cleared = self.cleared_to.load(Ordering::Relaxed);
+        let end = layout.file_bytes(bytes).max(had_live);
+        let added = from.max(cleared)..end;
         let lengthened = self.allocate(&live.file, added, bytes - len, GROWING).and_then(|()| {
             let image = layout.map_image(&live.file, MapFlags::SHARED);
-            let (end, marks_end) = layout.stretch_end(bytes);
+            let (image_end, marks_end) = layout.stretch_end(bytes);
             let marks = layout.map_marks(&live.file);
             let marks = live.marks.lengthen_by_parts(marks_end, marks_end, &marks);
-            let end = end.min(most);
+            let image_end = image_end.min(most);
             let fits = marks
-                .and_then(|fits| Ok(fits && self.image.lengthen_by_parts(bytes, end, &image)?))
+                .and_then(
+                    |fits| Ok(fits && self.image.lengthen_by_parts(bytes, image_end, &image)?),
+                )
                 .map_err(|e| self.error(MAPPING, e))?;
             if fits { Ok(()) } else { Err(full(Limit::Addresses)) }
         });
@@ -438,6 +451,7 @@ impl Disk for LiveFiles {
             return Err(e);
         }
         clear_marks(len..bytes, |line| self.mark_at(line));
+        self.cleared_to.store(end, Ordering::Relaxed);
         // SAFETY: both files reach there now, and the mappings do.
         unsafe { self.region.set_len(bytes) };
         Ok(())
@@ -520,7 +534,10 @@ impl LiveSource for LiveFiles {
     }
 
     fn adopt_live(&self) -> Result<()> {
-        self.show(self.place.take(self.region.len())?).map(drop)
+        let file = self.place.take(self.region.len())?;
+        // Those of the pool may have changed. Only the owner can follow; for others they stay.
+        let _ = self.share(&file);
+        self.show(file).map(drop)
     }
 
     fn read_spill(&self, batch: u64) -> io::Result<Vec<u8>> {
@@ -685,7 +702,12 @@ impl Live<LiveFiles> {
             let what = "the pool has no log";
             return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
         };
-        let head = old.ring.unwrap_or_else(|| log_as_ring(&old.found.head(), old.area.bytes));
+        let lines = old.found.head();
+        if old.ring.is_none() && lines.generation >= GENERATION_MAX {
+            let what = "the pool's log is too old for a live image: compact the pool";
+            return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
+        }
+        let head = old.ring.unwrap_or_else(|| log_as_ring(&lines, old.area.bytes));
         let is_open_copy = old.is_copied(file.file_id());
         let is_copy = is_copy(file.region(), file.file_id())? || is_open_copy;
         let disk = LiveFiles::new(file, &old, strict, dir)?;

@@ -4,7 +4,7 @@ use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
 use super::old::{PoolView, empty_heads, folio_bytes};
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
-use crate::medium::{Medium, Storage, sys};
+use crate::medium::{Medium, sys};
 
 impl Layout {
     /// Bytes of the smallest area with a ring of so many blocks.
@@ -52,10 +52,10 @@ pub(crate) trait LogSpace: Medium {
     /// True if the log that is there, if one is, was closed.
     fn is_log_closed(&self) -> bool;
 
-    /// Lets no live image be used that belongs to the closed log.
+    /// Lets no live image be used that belongs to the closed log, if one is there.
     ///
     /// # Errors
-    /// As [`begin`](crate::Storage::begin).
+    /// [`Io`](crate::ErrorKind::Io).
     fn disown_image(&self) -> Result<()>;
 }
 
@@ -84,8 +84,7 @@ impl LogSpace for Mapped {
     }
 
     fn disown_image(&self) -> Result<()> {
-        // It writes the heads of an empty log of lines.
-        if self.has_ring() { self.begin() } else { Ok(()) }
+        self.disown_live_image()
     }
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn used_at_first(area_bytes: u64) -> u64 {
     Layout::first(area_bytes).bytes()
 }
 
-/// Makes `bytes` unused bytes from `off` an empty log of pool `uuid`.
+/// Makes `bytes` unused bytes from `off` an empty log of pool `uuid`: a ring beside a live image, or lines.
 ///
 /// # Errors
 /// [`Io`](crate::ErrorKind::Io) with the system's error.
@@ -105,12 +104,13 @@ pub(crate) fn format_log<M: LogSpace>(
     off: u64,
     bytes: u64,
     uuid: [u64; 2],
+    is_ring: bool,
 ) -> Result<()> {
     let parts = Layout::first(bytes);
     // Written, not only reserved: the first write to reserved space takes twice as long.
     medium.write_file(off, &vec![0; parts.bytes() as usize])?;
     medium.sync_file()?;
-    for (at, head) in empty_heads(bytes, uuid)? {
+    for (at, head) in empty_heads(bytes, uuid, is_ring)? {
         medium.write_file(off + at, &head)?;
         medium.sync_file()?;
     }

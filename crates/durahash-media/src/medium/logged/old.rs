@@ -213,18 +213,30 @@ pub(in crate::medium) fn name_file(region: &Region, file: FileId) -> Result<()> 
     Ok(())
 }
 
-/// The heads of an empty log of pool `uuid` in an area of so many bytes, each with its place.
-pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2]) -> Result<[(u64, Vec<u8>); 2]> {
-    let heads = Recovered::nothing(uuid, Layout::first(area_bytes)).next(true)?.pair();
-    Ok(heads.map(|head| (head.off(), head.to_bytes())))
+/// Two heads of a log, each with its place in the area.
+type Heads = [(u64, Vec<u8>); 2];
+
+/// Those of an empty log of pool `uuid` in an area of so many bytes: of a ring beside a live image, or of lines.
+pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2], is_ring: bool) -> Result<Heads> {
+    let head = Recovered::nothing(uuid, Layout::first(area_bytes)).next(true)?;
+    if is_ring {
+        return Ok(ring_heads(&head, area_bytes));
+    }
+    Ok(head.pair().map(|head| (head.off(), head.to_bytes())))
 }
 
-/// What makes the log of the pool in `region` an empty one, where its area is zeros: bytes of the pool.
+/// Those of an empty ring in the place of a log that was closed with `log`. No live image that is there belongs to it.
+fn ring_heads(log: &Head, area_bytes: u64) -> Heads {
+    let heads = log_as_ring(log, area_bytes).disowned().pair();
+    heads.map(|head| (head.off(), head.to_bytes()))
+}
+
+/// What makes the log of the pool in `region` an empty ring, where its area is zeros: bytes of the pool.
 pub(in crate::medium) fn empty_log(region: &Region) -> Result<Vec<(u64, Vec<u8>)>> {
     let Some(area) = LogArea::find(region)? else {
         return Ok(Vec::new());
     };
-    let heads = empty_heads(area.bytes, area.uuid)?;
+    let heads = empty_heads(area.bytes, area.uuid, true)?;
     Ok(heads.into_iter().map(|(at, head)| (area.off + at, head)).collect())
 }
 
@@ -293,13 +305,6 @@ impl OldLog {
         off + self.found.used_bytes(bytes)..off + bytes
     }
 
-    /// What makes the log, which was closed, a ring: bytes of the file.
-    pub(in crate::medium) fn as_ring(&self) -> [(u64, Vec<u8>); 2] {
-        let mut head = log_as_ring(&self.found.head(), self.area.bytes);
-        head.generation += 2;
-        head.pair().map(|head| (self.area.off + head.off(), head.to_bytes()))
-    }
-
     /// True if the pages of the view are private.
     pub(in crate::medium) fn is_private(&self) -> bool {
         !self.found.is_closed() || self.is_in_image()
@@ -331,8 +336,16 @@ pub(in crate::medium) fn log_as_ring(log: &Head, area_bytes: u64) -> live::Head 
 
 /// Brings the lines of `old` from the private pages of `view` into the pool, which is used without a log
 /// from now on. A log that was closed is closed again: the head that says so was only read, and may not be
-/// on the disk, where an older one would bring its lines back over later stores.
+/// on the disk, where an older one would bring its lines back over later stores. A ring stays one, whose live image is not
+/// used any more.
 pub(in crate::medium) fn begin_file(view: &impl PoolView, old: &OldLog) -> Result<()> {
+    if let Some(ring) = old.ring {
+        let disk = View::new(view, old.area);
+        let mut heads = ring.disowned().pair().into_iter();
+        return heads
+            .try_for_each(|head| disk.write_log(head.off(), &head.to_bytes()))
+            .map_err(|e| view.error(OPENING, e));
+    }
     let pool = if old.is_private() { Some(view.map_pool()?) } else { None };
     let disk = View { pool: pool.as_ref(), ..View::new(view, old.area) };
     recover::begin(&disk, &old.found, old.found.next(true)?)

@@ -374,7 +374,7 @@ fn make(path: &Path, log_bytes: u64) {
     let file = Mapped::create(path, &MappedOptions::default()).unwrap();
     let pool = Pool::create(file, &format).unwrap();
     pool.publish().unwrap();
-    pool.add_log(log_bytes).unwrap();
+    pool.add_log(log_bytes, false).unwrap();
     pool.set_sync_mode(SyncMode::Strict).unwrap();
     pool.close().unwrap();
 }
@@ -552,7 +552,7 @@ fn a_log_is_added_once_and_stays_when_the_pool_is_cut() {
     let bytes = fs::metadata(&path).unwrap().len();
     for _ in 0..2 {
         let pool = Pool::open(mapped(&path, false).unwrap(), false).unwrap();
-        pool.add_log(16 << 20).unwrap();
+        pool.add_log(16 << 20, false).unwrap();
         pool.begin().unwrap();
         pool.close().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), bytes);

@@ -401,9 +401,11 @@ impl PoolFile {
         sys::rename(&self.path, &old.path)
             .and_then(|()| sys::sync_dir(directory(&old.path)))
             .map_err(|e| old.error(DOING, e))?;
-        // Nobody opens it any more. One in another directory stays.
-        let live = FileId::of(&was).live_name();
-        let _ = sys::unlink(&directory(&old.path).join(live));
+        // Nobody opens it any more, unless it has another name. A live file in another directory stays.
+        if was.nlink() == 1 {
+            let live = FileId::of(&was).live_name();
+            let _ = sys::unlink(&directory(&old.path).join(live));
+        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::super::layout::{self, Len, Ref, UNIT};
+use super::super::layout::{self, Len, UNIT};
 use super::*;
 use crate::fabric::Addr;
 
@@ -41,7 +41,7 @@ fn case(main: u64, cur: &[(u64, bool)], hints: u64, depth: u32) -> Case {
         case.keys.insert(entry.kv().word(), known(key));
         case.want.insert(key, entry.kv());
     }
-    case.frozen.main.sort_by_key(|item| item.entry.fp());
+    case.frozen.main.sort_by_key(place);
     for (i, &(key, tombstone)) in cur.iter().enumerate() {
         at += 1;
         let entry = entry(at, key, tombstone, 5, depth);
@@ -94,7 +94,7 @@ fn the_newest_of_each_key_is_kept_whatever_the_hints() {
                 assert_eq!(folded, reference, "{main:#x} {cur:?} {hints}");
                 let entries = case.frozen.cur.len() + case.frozen.main.len();
                 assert_eq!(folded.kept.len() + folded.dropped.len(), entries);
-                assert!(folded.kept.is_sorted_by_key(|item| item.entry.fp()));
+                assert!(folded.kept.is_sorted_by_key(place));
             }
         }
     }
