@@ -277,8 +277,7 @@ impl Run<'_, '_> {
     }
 
     fn sizes(&mut self) -> Result<()> {
-        let all = varied().into_iter();
-        all.into_iter().try_for_each(|(case, name, kind, nodes, value_bytes)| {
+        varied().into_iter().try_for_each(|(case, name, kind, nodes, value_bytes)| {
             self.varied(&case, name, kind, nodes, value_bytes)
         })
     }

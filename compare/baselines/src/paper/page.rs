@@ -32,11 +32,10 @@ pub(super) fn of_figure(figure: &Figure, report: Option<&Report>) -> String {
     }
     if let Some(report) = report {
         let (machine, setup) = (&report.machine, &report.setup);
-        let of = (&machine.cpu, machine.cores, &setup.version, setup.keys, setup.seed);
         let _ = writeln!(
             text,
             "- Run: {}, {} cores, durahash {}, {} keys, seed {}.",
-            of.0, of.1, of.2, of.3, of.4
+            machine.cpu, machine.cores, setup.version, setup.keys, setup.seed
         );
     }
     for limit in &figure.limits {
