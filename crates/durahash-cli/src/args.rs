@@ -394,7 +394,7 @@ pub(crate) struct Write {
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
     /// Keep a live image in place of a log of lines, in the modes interval and strict: true or false [default: as the
-    /// pool had it, and of a new pool true on ext4 and XFS]
+    /// pool had it, and of a new pool or one without a log true on ext4 and XFS]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) live_image: Option<bool>,
     /// Directory of the live image [default: the pool's]

@@ -261,7 +261,7 @@ pub trait IndexBase: Send + Sync {
     /// behind; and mends marks that help lookups.
     ///
     /// # Errors
-    /// Errors that keep it from being done.
+    /// Errors that keep it from being done; of a pool that is read only, if there is something to do.
     fn mend(&self) -> Result<()> {
         Ok(())
     }

@@ -111,7 +111,6 @@ impl<M: LogSpace> Pool<M> {
             if verify {
                 self.verify()?;
             }
-            self.medium.disown_image()?;
             self.make_log(bytes, is_ring)?;
         }
         Ok(())
@@ -136,6 +135,8 @@ impl<M: LogSpace> Pool<M> {
         let sync = || medium.sync(0, medium.region().len());
         // The area of check words stays in use until the pool is opened again.
         let forget_checks = || self.checks.forget(medium).and_then(|()| sync());
+        // There is space for the new one when the old one's image goes, which comes before the first store.
+        let leave_old = || medium.disown_image().and_then(|()| forget_checks());
         // The unused part of a new log is a hole, where that is much of the file.
         let has_hole = medium.region().len().max(bytes) < HOLE_BYTES_MAX;
         let mut reserved = medium.region().len();
@@ -152,12 +153,12 @@ impl<M: LogSpace> Pool<M> {
             }
             // Of the file: that of a range need not take the length along.
             medium.sync_file()?;
-            forget_checks()?;
+            leave_old()?;
             // An extent table that the pool needs now may take an extent there.
             extents.count_in(medium, range.end)?;
             sync()?;
         };
-        forget_checks()?;
+        leave_old()?;
         extents.mark_log(medium, range)?;
         sync()?;
         format_log(medium, off, bytes, self.uuid, is_ring)?;

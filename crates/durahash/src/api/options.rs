@@ -299,7 +299,8 @@ impl Options {
 
         /// Lets a pool in the mode interval or strict have a *live image*, or with `false` a log of lines: a new pool has a live
         /// image on ext4 and XFS, and lines elsewhere, unless this is set, and so has one without a log, of the mode process or just
-        /// compacted. Another one keeps what it had, but gets lines on a file system that cannot carry a live image.
+        /// compacted, if there is space for its length again. Another one keeps what it had, but gets lines on a file system that cannot
+        /// carry a live image.
         ///
         /// A live image is a file as long as the pool, beside it, to which all stores go, so that the kernel has them when the
         /// process is killed. Every interval a snapshot of what has changed goes to the pool's file. An open after a kill

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use durahash_media::hash::ByteHash;
 use durahash_media::{Error, FileLock, Format, Mapped, Result};
@@ -26,7 +27,6 @@ pub(crate) fn compact(
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let settings = &Settings { read_only: false, ..settings.clone() };
     let (old, old_lock) = open_old(settings, required, path)?;
     let aside = aside(path);
     // Only the holder of the old pool's lock compacts it: a file there was left by a crash.
@@ -34,14 +34,15 @@ pub(crate) fn compact(
     // The new pool stays locked until its name is on the disk: changes acknowledged in it before
     // could be lost with the name.
     let replaced = copy_all(&old, &aside, settings, watch).and_then(|new| {
-        // Readers of the old pool are told before the new one can be opened.
+        // It is closed before the new one can be opened.
         drop(old);
-        old_lock.map_or(Ok(()), |old| new.replace(&old))
+        new.replace(&old_lock)
     });
     if replaced.is_err() {
         // The first failure is the one to report.
         let _ = remove(&aside);
     }
+    drop(old_lock);
     replaced
 }
 
@@ -53,18 +54,48 @@ pub(crate) fn compact_to(
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let settings = &Settings { read_only: true, ..settings.clone() };
-    let (old, _lock) = open_old(settings, required, path)?;
+    let (old, _lock) = open_in_place(settings, required, path)?;
     copy_all(&old, to, settings, watch)?.publish()
 }
 
-/// The pool to be copied, and its lock.
-fn open_old(settings: &Settings, required: Required, path: &Path) -> Result<open::Made> {
+/// The pool to be replaced, and its lock, for one writer. It is in private pages, so that nothing that fails harms it; but one with damage
+/// that can be mended is opened to mend it.
+fn open_old(
+    settings: &Settings,
+    required: Required,
+    path: &Path,
+) -> Result<(Arc<OpenPool>, FileLock)> {
+    let options = Settings { readers: false, ..settings.clone() }.mapped(u64::MAX);
+    let locked = Mapped::open(path, false, &options)?;
+    let lock = locked.file_lock();
+    let reading = Settings { read_only: true, ..settings.clone() };
     let required = Required { changes: false, ..required };
-    let made = open::make(settings, required, At::Existing(path))?;
-    if made.0.store.facts().suspect {
+    let old = open::open_to_read(&reading, locked.reader()?, required).and_then(trusted)?;
+    drop(locked);
+    let is_sound = |member: &Member| with!(member, engine => engine.index.mend().is_ok());
+    if old.named().iter().all(|(_, member)| is_sound(member)) {
+        return Ok((old, lock));
+    }
+    drop((old, lock));
+    open_in_place(&Settings { read_only: false, ..reading }, required, path)
+}
+
+fn open_in_place(
+    settings: &Settings,
+    required: Required,
+    path: &Path,
+) -> Result<(Arc<OpenPool>, FileLock)> {
+    let required = Required { changes: false, ..required };
+    let (pool, lock) = open::make(settings, required, At::Existing(path))?;
+    let Some(lock) = lock else { return refused("a pool in memory is not compacted") };
+    Ok((trusted(pool)?, lock))
+}
+
+fn trusted(pool: Arc<OpenPool>) -> Result<Arc<OpenPool>> {
+    if pool.store.facts().suspect {
         return refused("a suspect pool is not compacted: dump it into a new one");
     }
-    Ok(made)
+    Ok(pool)
 }
 
 /// The longest name to which more may be added: file systems know names of up to 255 bytes.

@@ -113,16 +113,17 @@ fn open_file(
     };
     let mut lock = medium.file_lock();
     check_own(&Pool::peek(&medium)?, required, settings.read_only)?;
+    if settings.read_only {
+        return Ok((open_to_read(settings, medium, required)?, lock));
+    }
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
-    let needs_no_log = mode == SyncMode::Process || settings.read_only || medium.is_dax();
+    let needs_no_log = mode == SyncMode::Process || medium.is_dax();
     let carries = || !medium.has_lines() && medium.carries_live_image();
     let to_live_image = settings.live_image.unwrap_or_else(carries);
     if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
         return refused(NO_READERS);
     }
-    if settings.read_only {
-        medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
-    } else if medium.is_in_live_image() {
+    if medium.is_in_live_image() {
         let mode = if needs_no_log { SyncMode::INTERVAL } else { mode };
         let image = live_image(settings, medium, mode)?;
         if !needs_no_log && to_live_image {
@@ -135,12 +136,29 @@ fn open_file(
         medium = Mapped::reopen(lock, &options)?;
         lock = medium.file_lock();
     }
-    let pool = if needs_no_log {
-        open_on(settings, medium, required)
-    } else {
-        open_behind_log(settings, medium, (mode, to_live_image), required)
-    };
-    Ok((pool?, lock))
+    if needs_no_log {
+        return Ok((open_on(settings, medium, required)?, lock));
+    }
+    let may_have_lines = settings.live_image.is_none() && !settings.readers && !medium.has_log();
+    match open_behind_log(settings, medium, (mode, to_live_image), required) {
+        // There is no space for the pool's length again.
+        Err(e) if to_live_image && may_have_lines && matches!(e.kind(), ErrorKind::Full { .. }) => {
+            let medium = Mapped::reopen(lock, &options)?;
+            let lock = medium.file_lock();
+            Ok((open_behind_log(settings, medium, (mode, false), required)?, lock))
+        }
+        opened => Ok((opened?, lock)),
+    }
+}
+
+/// Opens a pool in private pages.
+pub(crate) fn open_to_read(
+    settings: &Settings,
+    mut medium: Mapped,
+    required: Required,
+) -> Result<Arc<OpenPool>> {
+    medium.show_live_image(settings.live_dir.as_deref(), settings.accept_suspect)?;
+    open_on(settings, medium, required)
 }
 
 /// Opens a pool that another process has open for writing, if that lets others read it.
@@ -195,7 +213,7 @@ fn open_behind_log(
         let _ = open_on(&settings, reader, required)?;
     }
     // The area counts as a part of the pool, which may not be long.
-    let part = pool.format().max_bytes / LOG_PART;
+    let part = pool.max_bytes() / LOG_PART;
     let log_bytes = if is_live { RING_BYTES.min(part).max(LOG_BYTES) } else { LOG_BYTES };
     pool.add_log(settings.log_bytes.unwrap_or(log_bytes), is_live)?;
     if settings.log_bytes.is_none() {

@@ -283,6 +283,32 @@ fn copies_and_older_pools_are_found_out() {
     assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");
 }
 
+/// A live file that stayed with a close is not that of an earlier state, which comes back into the same file after a kill.
+#[test]
+fn a_pool_of_before_is_not_undone_by_a_long_live_file() {
+    let (dir, path) = new_path();
+    let old = dir.path().join("old");
+    let keys = 1_200_000;
+    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    fill(&map, 0..keys);
+    map.close().unwrap();
+    assert!(live_file(dir.path()).exists());
+    fs::copy(&path, &old).unwrap();
+    killed(&path, Design::Reh, HOUR, keys..keys + 50);
+    fs::copy(&old, &path).unwrap();
+    let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+    holds(&map, 0..keys);
+    map.close().unwrap();
+    // Of no use any more once the pool has been used without it.
+    Options::new()
+        .sync_mode(SyncMode::Process)
+        .open::<Map<u64, u64>>(&path)
+        .unwrap()
+        .close()
+        .unwrap();
+    assert_eq!(files(dir.path()).len(), 2);
+}
+
 /// Whatever lies in the place of the live file, a closed pool does without it, and one that was killed is refused.
 #[test]
 fn another_file_in_the_place_of_the_live_file_is_not_trusted() {

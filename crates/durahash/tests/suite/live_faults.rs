@@ -217,6 +217,26 @@ fn a_disk_without_space_is_told_and_harms_nothing() {
     }
 }
 
+/// A pool without a log gets one of lines where there is no space for its length again.
+#[test]
+fn without_space_for_a_live_image_there_are_lines() {
+    let Some(small) = Small::new("tmpfs", 14 << 20) else {
+        println!("not tried: no tmpfs can be mounted here");
+        return;
+    };
+    let path = small.0.join("pool");
+    let map: Words = Options::new().sync_mode(SyncMode::Process).create(&path).unwrap();
+    (0..300_000).for_each(|key| map.put(&key, &!key).unwrap());
+    map.close().unwrap();
+    for _ in 0..2 {
+        let map: Words = Options::new().sync_mode(HOUR).log_bytes(512 << 10).open(&path).unwrap();
+        assert_eq!(map.get(&299_999).unwrap(), Some(!299_999));
+        map.put(&0, &1).unwrap();
+        assert_eq!(fs::read_dir(&small.0).unwrap().count(), 1, "no live file");
+        map.close().unwrap();
+    }
+}
+
 /// A limit on the length of files is met by the live image first, which is longer than the pool.
 #[test]
 fn a_limit_on_the_length_of_files_is_told() {

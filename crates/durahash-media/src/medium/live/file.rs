@@ -20,7 +20,7 @@ use rustix::mm::MapFlags;
 use super::Live;
 use super::background;
 use super::disk::{LiveDisk, LiveSource, clear_marks};
-use super::head::{FileName, LIVE_WORDS};
+use super::head::{FileName, GENERATION_MAX, LIVE_WORDS};
 use super::layout::{HEADER_BYTES, Layout};
 use super::place::LivePlace;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -702,7 +702,12 @@ impl Live<LiveFiles> {
             let what = "the pool has no log";
             return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
         };
-        let head = old.ring.unwrap_or_else(|| log_as_ring(&old.found.head(), old.area.bytes));
+        let lines = old.found.head();
+        if old.ring.is_none() && lines.generation >= GENERATION_MAX {
+            let what = "the pool's log is too old for a live image: compact the pool";
+            return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
+        }
+        let head = old.ring.unwrap_or_else(|| log_as_ring(&lines, old.area.bytes));
         let is_open_copy = old.is_copied(file.file_id());
         let is_copy = is_copy(file.region(), file.file_id())? || is_open_copy;
         let disk = LiveFiles::new(file, &old, strict, dir)?;

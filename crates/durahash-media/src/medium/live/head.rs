@@ -91,6 +91,9 @@ pub(in crate::medium) struct Head {
     pub(in crate::medium) pool: FileId,
 }
 
+/// Batches of a ring that is made in the place of lines have numbers for so many generations.
+pub(super) const GENERATION_MAX: u64 = 1 << 30;
+
 impl Head {
     /// The closed head of a ring in which nothing was written, in an area that had a log of lines. Its batches have
     /// larger numbers than those of any ring that the area had before.
@@ -105,6 +108,12 @@ impl Head {
         let (salt, start, closed, bad) = (0, 0, true, false);
         let pool = FileId::default();
         Head { generation, uuid, salt, at, ring_bytes, start, closed, bad, boot, live, line, pool }
+    }
+
+    /// The closed head that follows this one, and names no live file.
+    pub(in crate::medium) fn disowned(self) -> Head {
+        let (generation, live, boot) = (self.generation + 2, FileName::default(), [0; 2]);
+        Head { generation, live, boot, bad: false, closed: true, ..self }
     }
 
     /// This head, and one that says the same and is written before it, to the other place.

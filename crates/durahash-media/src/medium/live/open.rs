@@ -9,7 +9,7 @@
 //! 5. if the file is reached through another mount than was noted, the bodies of these parts are sound as well. A container that
 //!    is started again changes the mount.
 //!
-//! Every other use of the pool writes a head with another salt, or of another kind, first. So a copy of both files, an older
+//! Every other use of the pool writes a head with another salt, or that names no live file, first. So a copy of both files, an older
 //! pool in the place of this one, and a live file whose inode was used again are found out. If the test
 //! fails, a closed pool needs no live image; under *another boot* the pool is what base and batches hold, a consistent cut;
 //! under the *same boot* it is refused, as stores that were promised to survive would be missing, unless the
@@ -271,23 +271,13 @@ impl<D: LiveDisk> Core<D> {
         let head = self.head();
         let salt = getrandom::u64()
             .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
-        let (none, generation) = (FileName::default(), head.generation + 2);
-        let closed = Head {
-            generation,
-            salt,
-            at: to,
-            closed: true,
-            bad: false,
-            live: none,
-            boot: [0; 2],
-            ..head
-        };
+        let closed = Head { salt, at: to, ..head.disowned() };
         let has_boot = self.disk.boot() != [0; 2];
         // Nothing names it yet. If there is no space for it, the pool is as it was.
         let live = if has_boot {
             self.disk.make_live(&mut |off, bytes| self.verify_copied(off, bytes))?
         } else {
-            none
+            FileName::default()
         };
         // A head that was closed says all that these would.
         if !head.closed {
@@ -301,7 +291,7 @@ impl<D: LiveDisk> Core<D> {
         let (boot, pool, mount) = (self.disk.boot(), self.disk.pool_name(), self.disk.mount());
         let (epoch, bad) = (FIRST_EPOCH, false);
         self.header().make(&Noted { boot, pool, live, salt, epoch, last: to, bad, mount });
-        let (generation, pool) = (generation + 1, self.disk.file_id());
+        let (generation, pool) = (closed.generation + 1, self.disk.file_id());
         let open = Head { generation, closed: false, live, boot, pool, ..closed };
         self.write_head(&open)?;
         self.set_head(open);

@@ -4,7 +4,7 @@ use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
 use super::old::{PoolView, empty_heads, folio_bytes};
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
-use crate::medium::{Medium, Storage, sys};
+use crate::medium::{Medium, sys};
 
 impl Layout {
     /// Bytes of the smallest area with a ring of so many blocks.
@@ -52,10 +52,10 @@ pub(crate) trait LogSpace: Medium {
     /// True if the log that is there, if one is, was closed.
     fn is_log_closed(&self) -> bool;
 
-    /// Lets no live image be used that belongs to the closed log.
+    /// Lets no live image be used that belongs to the closed log, if one is there.
     ///
     /// # Errors
-    /// As [`begin`](crate::Storage::begin).
+    /// [`Io`](crate::ErrorKind::Io).
     fn disown_image(&self) -> Result<()>;
 }
 
@@ -84,8 +84,7 @@ impl LogSpace for Mapped {
     }
 
     fn disown_image(&self) -> Result<()> {
-        // It writes heads that name none.
-        if self.has_ring() { self.begin() } else { Ok(()) }
+        self.disown_live_image()
     }
 }
 

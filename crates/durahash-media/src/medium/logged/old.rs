@@ -227,9 +227,8 @@ pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2], is_ring: bool) -> Res
 
 /// Those of an empty ring in the place of a log that was closed with `log`. No live image that is there belongs to it.
 fn ring_heads(log: &Head, area_bytes: u64) -> Heads {
-    let mut head = log_as_ring(log, area_bytes);
-    head.generation += 2;
-    head.pair().map(|head| (head.off(), head.to_bytes()))
+    let heads = log_as_ring(log, area_bytes).disowned().pair();
+    heads.map(|head| (head.off(), head.to_bytes()))
 }
 
 /// What makes the log of the pool in `region` an empty ring, where its area is zeros: bytes of the pool.
@@ -340,11 +339,11 @@ pub(in crate::medium) fn log_as_ring(log: &Head, area_bytes: u64) -> live::Head 
 /// on the disk, where an older one would bring its lines back over later stores. A ring stays one, whose live image is not
 /// used any more.
 pub(in crate::medium) fn begin_file(view: &impl PoolView, old: &OldLog) -> Result<()> {
-    if old.ring.is_some() {
+    if let Some(ring) = old.ring {
         let disk = View::new(view, old.area);
-        return ring_heads(&old.found.head(), old.area.bytes)
-            .into_iter()
-            .try_for_each(|(off, head)| disk.write_log(off, &head))
+        let mut heads = ring.disowned().pair().into_iter();
+        return heads
+            .try_for_each(|head| disk.write_log(head.off(), &head.to_bytes()))
             .map_err(|e| view.error(OPENING, e));
     }
     let pool = if old.is_private() { Some(view.map_pool()?) } else { None };

@@ -401,10 +401,10 @@ impl PoolFile {
         sys::rename(&self.path, &old.path)
             .and_then(|()| sys::sync_dir(directory(&old.path)))
             .map_err(|e| old.error(DOING, e))?;
-        // Nobody opens them any more. A live file in another directory stays.
-        let id = FileId::of(&was);
-        for beside in [id.live_name(), id.readers_name()] {
-            let _ = sys::unlink(&directory(&old.path).join(beside));
+        // Nobody opens it any more, unless it has another name. A live file in another directory stays.
+        if was.nlink() == 1 {
+            let live = FileId::of(&was).live_name();
+            let _ = sys::unlink(&directory(&old.path).join(live));
         }
         Ok(())
     }

@@ -500,16 +500,32 @@ impl Mapped {
         sys::keeps_mappings(self.file.file()) && identity::boot_id() != [0; 2]
     }
 
+    /// True if the pool has a log, of either kind.
+    pub fn has_log(&self) -> bool {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// True if the pool has a log of lines.
     pub fn has_lines(&self) -> bool {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.as_ref().is_some_and(|old| old.ring.is_none())
     }
 
-    /// True if the pool's log is a ring beside a live image.
-    pub(super) fn has_ring(&self) -> bool {
+    /// If the pool's log is a ring that was closed, lets no live image belong to it. One beside the pool goes.
+    pub(super) fn disown_live_image(&self) -> Result<()> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(|old| old.ring.is_some())
+        match log.as_ref().filter(|old| old.ring.is_some()) {
+            Some(old) => self.begin_ring(old),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_ring(&self, old: &OldLog) -> Result<()> {
+        logged::begin_file(self, old)?;
+        if let Ok(dir) = real_dir(self.file.path()) {
+            let _ = sys::unlink(&dir.join(self.file_id.live_name()));
+        }
+        Ok(())
     }
 
     /// The opposite of [`take_log`](Mapped::take_log).
@@ -695,7 +711,10 @@ impl Storage for Mapped {
                 let why = "its live image was not looked at";
                 return Err(Error::from(ErrorKind::NoLiveImage { why }).at_path(self.file.path()));
             }
-            logged::begin_file(self, old)?;
+            match old.ring {
+                Some(_) => self.begin_ring(old)?,
+                None => logged::begin_file(self, old)?,
+            }
             if old.is_private() {
                 self.map_again(self.sharing)?;
             }

@@ -575,7 +575,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let whole = self.hold_whole(from);
             let depth = whole.place.depth();
             let prefix = extend::prefix(from, depth);
-            let mended = self.pool.writable().and_then(|()| self.mend_segment(&whole, prefix));
+            let mended = self.mend_segment(&whole, prefix);
             if or_release!(whole, mended) {
                 let dead = whole.place;
                 whole.release_changed();
@@ -603,6 +603,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         if found == self.count(segment)? && !cut_off? && !gone?.contains(&true) {
             return Ok(false);
         }
+        self.pool.writable()?;
         let mut images = vec![self.new_image(self.shape())];
         self.distribute(whole.place, prefix, 0, &mut images)?;
         for image in images {
