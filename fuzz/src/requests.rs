@@ -34,8 +34,9 @@ fn record(to: &mut Vec<u8>, connection: u8, bytes: &[u8]) {
     to.extend(bytes);
 }
 
+/// A request to join, of a client that has node 0 in common with all others.
 fn join(row: u32, incarnation: u64) -> Vec<u8> {
-    [&[2][..], &row.to_le_bytes(), &incarnation.to_le_bytes()].concat()
+    [&[2][..], &row.to_le_bytes(), &incarnation.to_le_bytes(), &[0; 8]].concat()
 }
 
 /// A record of verbs: heads and what follows them.

@@ -24,6 +24,7 @@ mod remote;
 mod size;
 mod stats;
 mod store;
+mod token;
 
 use std::process::ExitCode;
 

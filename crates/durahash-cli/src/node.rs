@@ -13,10 +13,12 @@ use std::path::Path;
 
 use durahash_remote::Error;
 use durahash_remote::node::{Limits, Listening, Service, Token};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::remote::{FabricName, Node, SIZE};
 use crate::exit::{Exit, Failure};
 use crate::output::{complain, print};
+use crate::token::token;
 
 use ends::{Ends, ends};
 use guard::Guard;
@@ -24,14 +26,16 @@ pub(crate) use guard::guard_main;
 
 /// `durahash node`. It ends by a signal, or with its input. Its memory is removed then, or closed where it is a file.
 pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
-    let token = args.token_file.as_deref().map(Token::read).transpose();
-    let token = token.map_err(|e| Failure::node(&e))?;
+    let token = token(args.token_file.as_deref())?;
     let ends = ends(args)?;
     let address = address(&args.listen)?;
     let fabric = args.fabric.clone().unwrap_or(match is_loopback(address) {
         true => FabricName::Local(None),
         false => FabricName::Tcp,
     });
+    if args.clients.is_some() && fabric != FabricName::Tcp {
+        return Err(Failure::new(Exit::Usage, "--clients is for --fabric tcp: leave it out"));
+    }
     match (&fabric, &args.file) {
         (FabricName::Local(None), Some(file)) => local_file(args, address, file, token, ends),
         (FabricName::Local(Some(_)), Some(_)) => {
@@ -135,6 +139,13 @@ fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Ends) -> Result<Exit, 
     Err(Failure::no_ucx("--fabric ucx lends memory over UCX"))
 }
 
+/// Lets this process have as many descriptors as the system allows: each connection takes one.
+fn raise_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Without, connections beyond the limit wait.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// Listens for clients, and says so.
 fn listen(
     address: SocketAddr,
@@ -142,8 +153,13 @@ fn listen(
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
-    let refused = |client, why: &str| complain(&format!("refused {client}: {why}"));
-    let (limits, service) = (Limits::default(), service.into());
+    let refused = |client, why: &str, more| {
+        let others = if more > 0 { format!("; and {more} others") } else { String::new() };
+        complain(&format!("refused {client}: {why}{others}"));
+    };
+    let (mut limits, service) = (Limits::default(), service.into());
+    limits.connections = service.max_clients() as usize + limits.handshakes;
+    raise_descriptors();
     let bytes = service.bytes();
     let node = Listening::bind_watched(&address.to_string(), service, token, limits, refused);
     let node = node.map_err(|e| Failure::node(&e))?;

@@ -41,6 +41,10 @@ pub(crate) struct Node {
     /// if it was built so [default: local at a loopback address, else tcp]
     #[arg(long, value_name = "FABRIC")]
     pub(crate) fabric: Option<FabricName>,
+    /// Clients at once over tcp, at most 4096; an index has as many as the first of its nodes had when
+    /// it was made [default: 64]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) clients: Option<u32>,
     /// End when the standard input does, as with the process that has started this one
     #[arg(long)]
     pub(crate) until_eof: bool,

@@ -9,7 +9,7 @@ use super::{Ends, file, is_loopback, listen};
 use crate::args::remote::{Node, SIZE};
 use crate::exit::{Exit, Failure};
 
-/// Clients at once. Each of them looks at the rows of all, again and again.
+/// Clients at once, unless it is told otherwise. Each of them looks at the rows of all, again and again.
 const ROWS: u32 = 64;
 
 /// Serves until a signal ends it, or the end of its input, and closes the file then, if there is one.
@@ -19,7 +19,7 @@ pub(super) fn serve(
     token: Option<Token>,
     ends: Ends,
 ) -> Result<Exit, Failure> {
-    let advice = "make one: `head -c 32 /dev/urandom | base64 > FILE`";
+    let advice = "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
     match &token {
         Some(token) if !token.is_strong() => {
             let why = "over TCP, a token is 16 bytes or more, chosen at random";
@@ -35,14 +35,15 @@ pub(super) fn serve(
         }
         _ => {}
     }
+    let rows = args.clients.unwrap_or(ROWS);
     let Some(path) = &args.file else {
-        let memory = TcpMemory::anonymous(args.size.unwrap_or(SIZE), ROWS);
+        let memory = TcpMemory::anonymous(args.size.unwrap_or(SIZE), rows);
         let memory = memory.map_err(|e| Failure::node(&e))?;
         super::serve(listen(address, &memory, token, "tcp")?, ends);
         return Ok(Exit::Ok);
     };
     let mut file = file::open(args, path)?;
-    let memory = TcpMemory::in_file(&mut file, ROWS).map_err(|e| file::explained(path, &e))?;
+    let memory = TcpMemory::in_file(&mut file, rows).map_err(|e| file::explained(path, &e))?;
     let fabric = format!("tcp, file {}", file.path().display());
     let served = listen(address, &memory, token, &fabric).map(|node| super::serve(node, ends));
     // Nobody stores to it any more: the connections have ended.

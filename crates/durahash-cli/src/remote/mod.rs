@@ -9,11 +9,12 @@ mod stats;
 
 use std::os::unix::ffi::OsStrExt;
 
-use durahash_remote::node::{Limits, Nodes, Offers, Token};
+use durahash_remote::node::{Limits, Nodes, Offers};
 use durahash_remote::tcp::Tcp;
 
 use crate::args::remote::{Remote, RemoteCommand};
 use crate::exit::{Exit, Failure};
+use crate::token::token;
 use crate::{dump, load, point};
 use index::{Index, Share, explained, not_attached};
 use memory::Memory;
@@ -32,8 +33,7 @@ pub(crate) fn remote(args: &Remote) -> Result<Exit, Failure> {
 /// Over which fabric, the nodes say.
 fn reach(args: &Remote) -> Result<Exit, Failure> {
     let nodes = &args.nodes;
-    let token = nodes.token_file.as_deref().map(Token::read).transpose();
-    let token = token.map_err(|e| Failure::node(&e))?;
+    let token = token(nodes.token_file.as_deref())?;
     let offers = Offers::gather(&nodes.addresses, token.as_ref(), &Limits::default());
     let offers = offers.map_err(|e| explained(&nodes.addresses, &e))?;
     match offers.fabric() {

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::{self, Permissions};
 use std::io::{BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -138,12 +140,22 @@ fn several_nodes_have_one_index() {
     }
 }
 
+fn set_mode(work: &Work, name: &str, mode: u32) {
+    fs::set_permissions(work.path(name), Permissions::from_mode(mode)).unwrap();
+}
+
+/// Writes a file that nobody else may read.
+fn secret(work: &Work, name: &str, text: &str) {
+    work.write(name, text);
+    set_mode(work, name, 0o600);
+}
+
 #[test]
 fn tokens_keep_out_clients_with_another() {
     for over in Over::ALL {
         let work = over.work();
-        work.write("token", "a secret of 20 bytes\n");
-        work.write("other", "A secret of 20 bytes\n");
+        secret(&work, "token", "a secret of 20 bytes\n");
+        secret(&work, "other", "A secret of 20 bytes\n");
         work.write("empty", "");
         let mut node = Node::start(&work, over, "--size 16MiB --token-file token");
         let address = node.address.clone();
@@ -152,6 +164,12 @@ fn tokens_keep_out_clients_with_another() {
             work.run_args(line.split_whitespace())
         };
         load("--token-file token").ok();
+        // One that others may read is told of, and serves.
+        work.write("shared", "a secret of 20 bytes\n");
+        set_mode(&work, "shared", 0o644);
+        let warned = load("--token-file shared");
+        assert_eq!(warned.code, Some(0));
+        assert_eq!(warned.err, "durahash: others may read the token: `chmod 600 shared`\n");
         assert!(load("").failed(2).ends_with("it requires a token"));
         assert!(load("--token-file other").failed(2).ends_with("it requires a different token"));
         assert!(load("--token-file empty").failed(2).contains("1 to 1024 bytes"));
@@ -160,8 +178,7 @@ fn tokens_keep_out_clients_with_another() {
         let shown = format!("remote --node {} --token-file token get k", open.address);
         assert!(work.run(&shown).failed(2).contains("requires no token"));
         // A line of each client that was refused, and of no other.
-        let refused: Vec<_> =
-            [&mut node, &mut open].into_iter().flat_map(Node::complaints).collect();
+        let refused = [node.complaints(2), open.complaints(1)].concat();
         let why = [
             "it shows no token",
             "it shows a different token",
@@ -202,7 +219,7 @@ fn garbage_does_not_end_a_node() {
 fn wrong_usage_of_nodes_says_what_is_right() {
     let work = Work::new();
     std::fs::create_dir(work.path("there")).unwrap();
-    work.write("weak", "15 bytes of it.\n");
+    secret(&work, "weak", "15 bytes of it.\n");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     for (line, code, wanted) in [
@@ -213,6 +230,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
         ("node --size 5000", 2, "a multiple of 4096"),
         ("node --fabric tcp --size 5000", 2, "a multiple of 4096"),
         ("node --fabric tcp --token-file weak", 2, "16 bytes or more, chosen at random"),
+        ("node --clients 65", 2, "--clients is for --fabric tcp"),
         ("node --listen 0.0.0.0:0", 2, "give --token-file FILE"),
         ("node --token-file none", 4, "reading the token none"),
         (&format!("node --size 4KiB --listen {taken}"), 4, "listening"),

@@ -10,15 +10,17 @@ pub struct Limits {
     pub handshake: Duration,
     /// Interval of a client's pings; 1 s by default.
     pub ask: Duration,
-    /// Time without an answer to a ping after which a node counts as lost; 10 s by default. A client detects at once
-    /// that a node's process has ended.
+    /// Time after which a node counts as lost that has answered nothing, although it was asked; 10 s by default. A client
+    /// detects at once that a node's process has ended.
     pub silence: Duration,
     /// Time without a ping after which a node closes a connection; 60 s by
     /// default. A client that is stopped for longer loses its nodes.
     pub idle: Duration,
-    /// Connections of a node at once, at most, each with a thread; 256 by default.
+    /// Connections of a node at once, at most, each with a thread and a descriptor; 256 by default. As many as there may be
+    /// clients and handshakes.
     pub connections: usize,
-    /// Of these, those that have not been admitted yet; 64 by default. A new one replaces the oldest.
+    /// Of these, those that have not been admitted yet; 64 by default. A new one replaces another, those last that have
+    /// shown the token.
     pub handshakes: usize,
     /// Time after which a client with a wrong token is told so; 200 ms by default.
     pub guess: Duration,

@@ -11,17 +11,20 @@ use durahash_media::{Error, ErrorKind, Result, process};
 
 use super::limits::Limits;
 use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, encode, read_hello};
+use super::refusals::Refusals;
 use super::token::Token;
 use crate::wire::{Channel, Handshake, Key, left, write_all};
 
 /// Pause when the system has no descriptor or thread for another connection.
 const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
+/// Bytes of a refused peer that are read after its first message, at most.
+const DRAINED_BYTES: usize = 4 << 10;
 
 /// A node that listens, and sends its offer to clients. Dropping it ends all connections.
 ///
 /// **Concurrency.** One thread accepts connections, and each connection has a thread. Peers that are silent, send
 /// garbage or vanish affect only their own connection. At the limit of connections, a new one
-/// replaces the oldest that has not been admitted yet.
+/// replaces one that has not been admitted yet: the oldest of those that have not shown the token, if there is one.
 pub struct Listening {
     node: Arc<Node>,
     address: SocketAddr,
@@ -39,6 +42,8 @@ pub(crate) trait Attend: Send + Sync {
 pub struct Service {
     pub(crate) offer: Offer,
     pub(crate) attend: Box<dyn Attend>,
+    /// Whoever connects can write to the memory.
+    pub(crate) is_open: bool,
 }
 
 impl Service {
@@ -47,11 +52,17 @@ impl Service {
     pub fn bytes(&self) -> u64 {
         self.offer.bytes
     }
+
+    /// Clients at once, at most.
+    #[must_use]
+    pub fn max_clients(&self) -> u32 {
+        self.offer.max_clients
+    }
 }
 
 impl From<Offer> for Service {
     fn from(offer: Offer) -> Self {
-        Service { offer, attend: Box::new(Pings) }
+        Service { offer, attend: Box::new(Pings), is_open: false }
     }
 }
 
@@ -71,15 +82,12 @@ impl Attend for Pings {
     }
 }
 
-/// It gets the address of a client that is refused, and why.
-type OnRefusal = dyn Fn(SocketAddr, &str) + Send + Sync;
-
 struct Node {
     service: Service,
     has_token: bool,
     key: Key,
     limits: Limits,
-    refused: Box<OnRefusal>,
+    refusals: Option<Refusals>,
     open: Mutex<Open>,
     /// A connection has ended.
     ended: Condvar,
@@ -92,23 +100,48 @@ struct Open {
     closing: bool,
 }
 
+/// A connection, until its thread ends.
 struct Connection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It was ended, for another one or with the node, and its thread ends soon.
+    Ended,
+    New,
+    /// It has shown the token, or a repetition of what has.
+    Shown,
     /// The client was admitted.
-    welcome: bool,
+    Welcome,
 }
 
 impl Open {
-    /// Ends the oldest connection that is not admitted yet, if there is one: a client sends its first message at
-    /// once.
-    fn drop_one_silent(&mut self) -> bool {
-        let waiting = self.connections.iter().filter(|(_, connection)| !connection.welcome);
-        let Some(oldest) = waiting.map(|(number, _)| *number).min() else { return false };
-        if let Some(connection) = self.connections.remove(&oldest) {
+    /// The number of connections that are not admitted yet, or are about to end.
+    fn waiting(&self) -> usize {
+        self.connections.values().filter(|open| open.standing != Standing::Welcome).count()
+    }
+
+    /// Ends a connection that is not admitted yet: the oldest of those that have shown least, as a client sends its first
+    /// message at once. If one ends already it is left at that.
+    fn end_one_silent(&mut self) {
+        let lowest =
+            self.connections.iter_mut().min_by_key(|(number, open)| (open.standing, **number));
+        if let Some((_, open)) = lowest
+            && open.standing != Standing::Welcome
+        {
+            open.standing = Standing::Ended;
             // This ends its thread, too. The peer may have closed it already.
-            drop(connection.stream.shutdown(Shutdown::Both));
+            drop(open.stream.shutdown(Shutdown::Both));
         }
-        true
+    }
+
+    /// Notes what a connection has shown; `false` if it has to end.
+    fn rise(&mut self, number: u64, standing: Standing) -> bool {
+        let open = self.connections.get_mut(&number);
+        let open = open.filter(|open| open.standing != Standing::Ended);
+        open.map(|open| open.standing = standing).is_some()
     }
 }
 
@@ -118,18 +151,20 @@ impl Listening {
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system refuses the address, or a thread;
-    /// [`Options`](ErrorKind::Options) when the offer does not fit into a message.
+    /// [`Options`](ErrorKind::Options) when the offer does not fit into a message, or [memory over
+    /// TCP](crate::tcp::TcpMemory) would be lent beyond the loopback address without a [strong](Token::is_strong) token.
     pub fn bind(
         address: &str,
         service: impl Into<Service>,
         token: Option<Token>,
         limits: Limits,
     ) -> Result<Self> {
-        Self::bind_watched(address, service, token, limits, |_, _| ())
+        Self::listen(address, service.into(), token, limits, None)
     }
 
-    /// The same, and calls `refused` with the address of each client that is refused, and why. It runs on the
-    /// connection's thread, before the client is told.
+    /// The same, and calls `refused` with the address of a client that was refused, why, and how many others were refused
+    /// since the last call: it runs on a thread of its own, at most four times a second, and may wait. The node's end does
+    /// not wait for it.
     ///
     /// # Errors
     /// As [`bind`](Listening::bind).
@@ -138,9 +173,20 @@ impl Listening {
         service: impl Into<Service>,
         token: Option<Token>,
         limits: Limits,
-        refused: impl Fn(SocketAddr, &str) + Send + Sync + 'static,
+        refused: impl Fn(SocketAddr, &str, u64) + Send + 'static,
     ) -> Result<Self> {
-        let service = service.into();
+        let refusals = Refusals::start(refused);
+        let refusals = refusals.map_err(|e| Error::io("starting a thread", None, e))?;
+        Self::listen(address, service.into(), token, limits, Some(refusals))
+    }
+
+    fn listen(
+        address: &str,
+        service: Service,
+        token: Option<Token>,
+        limits: Limits,
+        refusals: Option<Refusals>,
+    ) -> Result<Self> {
         if !service.offer.fits() {
             let what = "the name of a fabric has at most 32 bytes, the place of memory 4096";
             return Err(ErrorKind::Options { what }.into());
@@ -148,10 +194,15 @@ impl Listening {
         let failed = |e| Error::io("listening", Some(address.into()), e);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let is_strong = token.as_ref().is_some_and(Token::is_strong);
+        if service.is_open && !is_strong && !address.ip().to_canonical().is_loopback() {
+            let what = "memory over TCP beyond the loopback address needs a token of 16 bytes or \
+                        more, chosen at random";
+            return Err(ErrorKind::Options { what }.into());
+        }
         let (open, ended) = (Mutex::default(), Condvar::new());
-        let refused = Box::new(refused);
         let (has_token, key) = (token.is_some(), Token::key(token.as_ref()));
-        let node = Arc::new(Node { service, has_token, key, limits, refused, open, ended });
+        let node = Arc::new(Node { service, has_token, key, limits, refusals, open, ended });
         let ours = Arc::clone(&node);
         let thread = process::spawn("durahash-node", move || ours.accept(&listener));
         let thread = thread.map_err(failed)?;
@@ -167,7 +218,8 @@ impl Listening {
     /// The number of admitted clients.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.node.open().connections.values().filter(|connection| connection.welcome).count()
+        let open = self.node.open();
+        open.connections.len() - open.waiting()
     }
 
     /// Serves for as long as the process lives.
@@ -198,10 +250,13 @@ impl Drop for Listening {
             }
         }
         let mut open = self.node.open();
-        for connection in open.connections.values() {
+        for connection in open.connections.values_mut() {
+            connection.standing = Standing::Ended;
             // The peer may have closed it already.
             drop(connection.stream.shutdown(Shutdown::Both));
         }
+        // One of them may be pausing.
+        self.node.ended.notify_all();
         while !open.connections.is_empty() {
             open = self.node.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
         }
@@ -231,25 +286,31 @@ impl Node {
 
     /// Gives a connection a thread.
     fn start(self: &Arc<Self>, stream: TcpStream) {
-        let Ok(copy) = stream.try_clone() else { return };
+        let stream = Arc::new(stream);
         let number = {
             let mut open = self.open();
-            let waiting = open.connections.values().filter(|connection| !connection.welcome);
-            if waiting.count() >= self.limits.handshakes {
-                open.drop_one_silent();
-            }
-            if open.connections.len() >= self.limits.connections && !open.drop_one_silent() {
-                drop(open);
-                self.turn_away(&stream);
-                return;
+            loop {
+                let waiting = open.waiting();
+                if waiting < self.limits.handshakes
+                    && open.connections.len() < self.limits.connections
+                {
+                    break;
+                }
+                if waiting == 0 {
+                    drop(open);
+                    self.turn_away(&stream);
+                    return;
+                }
+                open.end_one_silent();
+                // It may be pausing. Its thread ends soon, and only then is there room for another.
+                self.ended.notify_all();
+                open = self.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
             }
             open.next += 1;
-            let number = open.next;
-            open.connections.insert(number, Connection { stream: copy, welcome: false });
+            let (number, stream) = (open.next, Arc::clone(&stream));
+            open.connections.insert(number, Connection { stream, standing: Standing::New });
             number
         };
-        // One that was dropped may be pausing.
-        self.ended.notify_all();
         // Also when the thread panics, or cannot be started.
         let ends = ConnectionGuard { node: Arc::clone(self), number };
         let attend = move || {
@@ -267,13 +328,14 @@ impl Node {
     }
 
     /// Serves a connection to its end.
-    fn attend(&self, stream: TcpStream, number: u64) -> io::Result<()> {
+    fn attend(&self, stream: Arc<TcpStream>, number: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let until = Instant::now() + self.limits.handshake;
         let verdict = match read_hello(&stream, until) {
             Ok((clear, has_token, first)) if has_token == self.has_token => {
                 let mut handshake = Handshake::answer(&self.key, &clear)?;
                 if handshake.read(&first).is_some() {
+                    self.rise(number, Standing::Shown)?;
                     return self.admit(stream, number, handshake, until);
                 }
                 Verdict::AnotherToken
@@ -286,7 +348,9 @@ impl Node {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };
-        (self.refused)(stream.peer_addr()?, verdict.why());
+        if let Some(refusals) = &self.refusals {
+            refusals.tell(stream.peer_addr()?, verdict.why());
+        }
         if verdict == Verdict::AnotherToken {
             self.pause(number)?;
         }
@@ -295,11 +359,16 @@ impl Node {
         drain(&stream, until)
     }
 
-    /// Has a peer with a wrong token wait. Its connection is one of those that a new one may replace, so guesses are few.
+    fn rise(&self, number: u64, standing: Standing) -> io::Result<()> {
+        let rises = self.open().rise(number, standing);
+        rises.then_some(()).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Has a peer with a wrong token wait, unless a new connection replaces its own.
     fn pause(&self, number: u64) -> io::Result<()> {
         let until = Instant::now() + self.limits.guess;
         let mut open = self.open();
-        while open.connections.contains_key(&number) {
+        while open.rise(number, Standing::New) {
             let Ok(left) = left(until) else { return Ok(()) };
             let waited = self.ended.wait_timeout(open, left);
             (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -311,31 +380,30 @@ impl Node {
     /// repetition of one that somebody recorded.
     fn admit(
         &self,
-        stream: TcpStream,
+        stream: Arc<TcpStream>,
         number: u64,
         mut handshake: Handshake,
         until: Instant,
     ) -> io::Result<()> {
         let second = handshake.write(&encode(&self.service.offer))?;
         write_all(&stream, &answer(Ok(&second)), until)?;
-        let mut channel = Channel::new(Arc::new(stream), handshake.finish()?);
+        let mut channel = Channel::new(stream, handshake.finish()?);
         let mut asked = Vec::new();
         channel.receive(&mut asked, until)?;
         if asked != [ASK] {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        if let Some(connection) = self.open().connections.get_mut(&number) {
-            connection.welcome = true;
-        }
+        self.rise(number, Standing::Welcome)?;
         channel.send(&[HERE], until)?;
         self.service.attend.attend(channel, &self.limits)
     }
 }
 
-/// Reads the rest of what a peer has sent: closing before would discard the answer that is under way.
+/// Reads the rest of what a peer has sent, as far as a client sends it: closing before would discard the answer that is
+/// under way.
 fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
     let mut bytes = [0; 512];
-    loop {
+    for _ in 0..DRAINED_BYTES / bytes.len() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());
@@ -345,6 +413,7 @@ fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
             return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Removes a connection from the list when its thread ends.

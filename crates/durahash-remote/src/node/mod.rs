@@ -67,7 +67,8 @@
 //! # Time limits
 //! Each read and write has a time limit ([`Limits`]), and so has a whole handshake. So neither a silent peer
 //! nor one that sends garbage blocks others. The number of connections of a node is bounded, and so is that of
-//! handshakes; a wrong token is answered after a pause.
+//! handshakes, each with its thread and its descriptor. A wrong token is answered after a pause, which does not bound the
+//! guesses of one that opens many connections.
 
 mod file;
 mod limits;
@@ -76,6 +77,7 @@ mod listening;
 mod memory;
 mod message;
 mod nodes;
+mod refusals;
 #[cfg(test)]
 mod tests;
 mod token;

@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind};
@@ -95,10 +95,9 @@ fn clients_reach_the_same_memory_and_the_node_knows_how_many_there_are() {
 #[test]
 fn the_token_must_be_the_same_or_none_on_both_sides() {
     let memory = memory();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let tell = Arc::clone(&told);
+    let (tell, told) = channel();
     let (offer, token) = (memory.offer(), Token::new(b"secret").unwrap());
-    let refused = move |_, why: &str| tell.lock().unwrap().push(why.into());
+    let refused = move |_, why: &str, more| tell.send((why.to_owned(), more)).unwrap();
     let node = Listening::bind_watched("127.0.0.1:0", offer, Some(token), limits(), refused);
     let node = node.unwrap();
     let open = listen(&memory, None, &limits());
@@ -114,7 +113,32 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
         assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     }
     let (other, none) = ("it shows a different token", "it shows no token");
-    assert_eq!(*told.lock().unwrap(), [other, other, none]);
+    for why in [other, other, none] {
+        assert_eq!(told.recv().unwrap(), (why.to_owned(), 0));
+    }
+}
+
+/// One that watches, and blocks, keeps nobody waiting, and learns how many refusals there were.
+#[test]
+fn refusals_are_told_without_waiting_and_counted() {
+    const MANY: u64 = 20;
+    let memory = memory();
+    let ((tell, told), (go_on, wait)) = (channel(), channel::<()>());
+    let refused = move |_, _: &str, more| {
+        // The test may have ended.
+        let _ = tell.send(more);
+        wait.recv().unwrap_err();
+    };
+    let (offer, token) = (memory.offer(), Token::new(b"secret").unwrap());
+    let node = Listening::bind_watched("127.0.0.1:0", offer, Some(token), limits(), refused);
+    let node = node.unwrap();
+    fails!(connect(&node, None), ErrorKind::Refused { .. });
+    assert_eq!(told.recv().unwrap(), 0);
+    for _ in 0..MANY {
+        fails!(connect(&node, None), ErrorKind::Refused { .. });
+    }
+    drop(go_on);
+    assert_eq!(told.recv().unwrap(), MANY - super::refusals::AT_ONCE as u64);
 }
 
 #[test]
@@ -282,6 +306,71 @@ fn silent_peers_do_not_keep_clients_out() {
         }
     }
     assert_eq!(read_word(one.local(), 0).unwrap(), 0);
+}
+
+/// Who has shown the token is replaced last.
+#[test]
+fn silent_peers_do_not_replace_those_with_the_token() {
+    let memory = memory();
+    let few = Limits { connections: 3, ..limits() };
+    let node = listen(&memory, Some("secret"), &few);
+    let mut shows = dial(&node);
+    let clear = hello(true);
+    let key = Token::key(Some(&Token::new(b"secret").unwrap()));
+    let mut handshake = Handshake::begin(&key, &clear).unwrap();
+    let first = handshake.write(&[]).unwrap();
+    shows.write_all(&[&clear[..], &first].concat()).unwrap();
+    let mut second = vec![0; 20 + encode(&memory.offer()).len() + Handshake::MESSAGE_BYTES];
+    shows.read_exact(&mut second).unwrap();
+    let mut silent: Vec<_> = (0..2).map(|_| dial(&node)).collect();
+    for _ in 0..10 {
+        silent.push(dial(&node));
+        assert_eq!(silent.remove(0).read(&mut [0]).unwrap_or(0), 0);
+    }
+    // It is admitted yet.
+    handshake.read(&second[20..]).unwrap();
+    let mut channel = Channel::new(Arc::new(shows), handshake.finish().unwrap());
+    let (mut said, until) = (Vec::new(), Instant::now() + limits().handshake);
+    channel.send(&[ASK], until).unwrap();
+    channel.receive(&mut said, until).unwrap();
+    assert_eq!(said, [HERE]);
+}
+
+/// A connection that is replaced waits for nothing more, as another one waits for the end of its thread.
+#[test]
+fn who_is_replaced_ends_at_once() {
+    let memory = memory();
+    let few = Limits { connections: 4, guess: Duration::from_secs(600), ..limits() };
+    let node = listen(&memory, Some("secret"), &few);
+    // They wait with a wrong token, or say nothing.
+    let clear = hello(true);
+    let first = Handshake::begin(&Token::key(None), &clear).unwrap().write(&[]).unwrap();
+    let wrong = [&clear[..], &first].concat();
+    let mut peers = Vec::new();
+    for i in 0..40 {
+        let mut peer = dial(&node);
+        if i % 2 == 0 {
+            peer.write_all(&wrong).unwrap();
+        }
+        peers.push(peer);
+    }
+    for peer in peers.drain(..36) {
+        assert_eq!(heard(peer), b"");
+    }
+    assert!(connect(&node, Some("secret")).is_ok());
+}
+
+/// A refused peer is not listened to for as long as it likes.
+#[test]
+fn little_is_read_of_those_that_are_refused() {
+    let memory = memory();
+    let long = Limits { handshake: Duration::from_secs(600), ..limits() };
+    let node = listen(&memory, Some("secret"), &long);
+    let mut peer = dial(&node);
+    peer.write_all(&[&b"durnode\0"[..], &9_u32.to_le_bytes(), &[0xff; 20_000]].concat()).unwrap();
+    let said = heard(peer.try_clone().unwrap());
+    assert_eq!(said, b"durnode\0\x02\0\0\0\x01\0\0\0\0\0\0\0");
+    while peer.write(&[0; 512]).is_ok() {}
 }
 
 #[test]

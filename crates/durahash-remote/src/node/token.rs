@@ -16,7 +16,10 @@ const STRONG_BYTES: usize = 16;
 
 /// A secret that a node and its clients know: 1 to 1,024 bytes. It never crosses the network. Who recorded the first
 /// message of a client, or had one connect, can test guesses of it, so only a random one of 16 bytes or more keeps out
-/// attackers: `head -c 32 /dev/urandom | base64`.
+/// attackers: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`.
+///
+/// It names no address: of several nodes with one token, each can pose as another. Nodes that do not trust one another
+/// have one each.
 #[derive(Clone)]
 pub struct Token {
     key: Key,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
-use super::frames::{self, BAR, DONE, FABRIC, JOIN, LEAVE, NO_ROW, ROW, ROWS};
+use super::frames::{self, BAR, DONE, FABRIC, FULL, LEAVE, NO_ROW, OTHER, ROW, ROWS};
 use super::ops::Lost;
 use super::pool::{Pool, State};
 use crate::executor::{block_on, sleep_until};
@@ -21,15 +21,16 @@ use crate::wire::Channel;
 /// futures block their thread. What the coroutines of an executor post together crosses the network together.
 ///
 /// **Deadline.** A node that has not answered for [`Limits::silence`], or whose connection has ended, is lost to this
-/// client for good. Other nodes are not affected.
+/// client for good, and all other nodes with it: the client gives up its connections, so that others can evict it.
+/// Later verbs to any node fail with the [`NodeLost`](ErrorKind::NodeLost) of the first.
 ///
 /// **Death.** A client is dead when its connection to node 0 has ended, which the system does at once when its process
 /// dies; node 0 does it when nothing has come for [`Limits::idle`]. A thread pings all nodes each [`Limits::ask`], so a
 /// client lives that posts nothing, until its process is stopped. An eviction ends the client's connections to all nodes
 /// before it returns: what arrives later is not read. A client that was evicted is told so.
 ///
-/// When its last clone is dropped the client leaves: it waits until its verbs have taken effect, at most
-/// [`Limits::silence`], and gives up its row.
+/// When its last clone is dropped the client leaves: it waits until its verbs have taken effect, as long as nodes answer
+/// within [`Limits::silence`], and gives up its row.
 #[derive(Clone)]
 pub struct Tcp(Arc<Endpoint>);
 
@@ -55,7 +56,8 @@ impl Tcp {
     /// Joins the nodes that have admitted this client, and takes a row at the first.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) when the offers are of another fabric;
+    /// [`Options`](ErrorKind::Options) when the offers are of another fabric, other clients name the nodes in another
+    /// order, or a node lets fewer clients in than the first;
     /// [`Unreachable`](ErrorKind::Unreachable) when a node does not answer; [`Io`](ErrorKind::Io),
     /// [busy](no_row), when no row is free, or when no thread can be started.
     pub fn attach(offers: Offers) -> Result<Self> {
@@ -64,16 +66,27 @@ impl Tcp {
             return Err(ErrorKind::Options { what }.into());
         }
         let (links, offers) = offers.into_parts();
-        let (mut place, mut channels) = ((NO_ROW, 0), Vec::new());
+        if offers.iter().any(|offer| offer.max_clients < offers[0].max_clients) {
+            let what = "a node lets fewer clients in than the first one";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let (mut place, mut channels, zero) = ((NO_ROW, 0), Vec::new(), offers[0].id);
         let mut limits = Limits::default();
         for link in links {
             let address = link.address().to_owned();
             let mut channel;
             (channel, limits) = link.into_channel();
             let until = Instant::now() + limits.handshake;
-            place = join(&mut channel, place, until)
-                .map_err(|source| ErrorKind::Unreachable { address, source })?
-                .ok_or_else(|| no_row(offers[0].max_clients))?;
+            let joined = join(&mut channel, place, zero, until);
+            place = match joined.map_err(|source| ErrorKind::Unreachable { address, source })? {
+                Joined::At(place) => place,
+                Joined::Full => return Err(no_row(offers[0].max_clients)),
+                Joined::Other => {
+                    let what = "a node has clients that name another node first: all clients name \
+                                the nodes in the same order";
+                    return Err(ErrorKind::Options { what }.into());
+                }
+            };
             channels.push(channel);
         }
         let pool = Arc::new(Pool::new(channels));
@@ -98,6 +111,11 @@ impl Tcp {
         self.0.pool.state().conns.iter().try_for_each(|conn| conn.stands())
     }
 
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
     /// The number of clients now.
     ///
     /// # Errors
@@ -108,18 +126,28 @@ impl Tcp {
     }
 }
 
-/// Asks a node for a row, or shows it that of node 0. `None` when no row is free.
+/// The answer of a node to a join.
+enum Joined {
+    /// The row, and its incarnation.
+    At((u32, u64)),
+    Full,
+    Other,
+}
+
+/// Asks a node for a row, or shows it that of node 0, whose memory has the id `zero`.
 fn join(
     channel: &mut Channel,
     (row, incarnation): (u32, u64),
+    zero: u64,
     until: Instant,
-) -> std::io::Result<Option<(u32, u64)>> {
+) -> std::io::Result<Joined> {
     let mut answer = Vec::new();
-    channel.send(&frames::plain(JOIN, row, incarnation), until)?;
+    channel.send(&frames::join(row, incarnation, zero), until)?;
     channel.receive(&mut answer, until)?;
     let Some((&DONE, place)) = answer.split_first() else {
         return match answer.first() {
-            Some(&frames::FULL) => Ok(None),
+            Some(&FULL) => Ok(Joined::Full),
+            Some(&OTHER) => Ok(Joined::Other),
             _ => Err(std::io::ErrorKind::ConnectionAborted.into()),
         };
     };
@@ -127,7 +155,7 @@ fn join(
         let incarnation = u64::from_le_bytes(incarnation.try_into().ok()?);
         Some((u32::from_le_bytes(*row), incarnation))
     });
-    place.map(Some).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+    place.map(Joined::At).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
 /// A thread that gives up nodes that do not answer, and shows the others that this client lives.
@@ -156,7 +184,7 @@ impl Endpoint {
     /// Sends a request to these nodes, and returns what comes back of the last.
     async fn ask(&self, nodes: &[u8], request: &[u8], back: usize) -> Result<Vec<u8>> {
         let op = {
-            let State { conns, ops } = &mut *self.pool.state();
+            let State { conns, ops, .. } = &mut *self.pool.state();
             nodes.iter().try_for_each(|node| conns[usize::from(*node)].stands())?;
             let op = ops.add(back);
             for node in nodes {
@@ -171,14 +199,15 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         {
-            let State { conns, ops } = &mut *self.pool.state();
+            let State { conns, ops, leaves, .. } = &mut *self.pool.state();
+            *leaves = true;
             for conn in conns.iter_mut().filter(|conn| !conn.is_lost()) {
                 conn.ask(ops, None, &frames::plain(LEAVE, 0, 0), 0);
             }
         }
-        self.pool.drain(Instant::now() + self.silence);
-        let State { conns, ops } = &mut *self.pool.state();
-        conns.iter_mut().for_each(|conn| conn.lose(Lost::Gone, ops));
+        self.pool.drain(self.silence);
+        let State { conns, ops, .. } = &mut *self.pool.state();
+        (0..).zip(conns).for_each(|(node, conn)| conn.lose((Lost::Gone, node), ops));
         if let Some((go_on, thread)) = self.watch.take() {
             drop(go_on);
             // A panic there was printed.
@@ -194,7 +223,7 @@ impl Fabric for Tcp {
             return Ok(Done::default());
         }
         let (op, verbs) = {
-            let State { conns, ops } = &mut *self.0.pool.state();
+            let State { conns, ops, .. } = &mut *self.0.pool.state();
             for verb in batch.verbs() {
                 conns[usize::from(verb.addr.node())].stands()?;
             }
@@ -213,7 +242,7 @@ impl Fabric for Tcp {
         let batch = Batch::of(|batch| batch.write(addr, bytes));
         self.0.check(&batch)?;
         let node = usize::from(addr.node());
-        let State { conns, ops } = &mut *self.0.pool.state();
+        let State { conns, ops, .. } = &mut *self.0.pool.state();
         let mut own = self.0.own();
         own.unsignaled[node].0 += 1;
         // The next flush reports a lost node.
@@ -229,7 +258,7 @@ impl Fabric for Tcp {
         self.0.check(&Batch::of(|batch| batch.read(Addr::new(node, 0), 0)))?;
         let place = usize::from(node);
         let (op, posted) = {
-            let State { conns, ops } = &mut *self.0.pool.state();
+            let State { conns, ops, .. } = &mut *self.0.pool.state();
             let mut own = self.0.own();
             let (posted, flushed) = own.unsignaled[place];
             if flushed == posted {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use durahash_media::Result;
 use rustix::io::Errno;
@@ -47,7 +47,9 @@ pub(super) struct Conn {
     answered: u64,
     /// The number of the last record with a write that is not awaited, from 1.
     unsignaled: u64,
-    lost: Option<Lost>,
+    lost: Option<(Lost, u8)>,
+    /// When the node last answered, or the system last took bytes.
+    progress: Instant,
     plain: Vec<u8>,
 }
 
@@ -66,16 +68,22 @@ impl Conn {
             answered: 0,
             unsignaled: 0,
             lost: None,
+            progress: Instant::now(),
             plain: Vec::new(),
         }
     }
 
     pub(super) fn stands(&self) -> Result<()> {
-        self.lost.map_or(Ok(()), |lost| Err(lost.error(self.node)))
+        self.lost.map_or(Ok(()), |(lost, node)| Err(lost.error(node)))
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_some()
+    }
+
+    /// Why it is of no more use, and the node that was lost.
+    pub(super) fn lost(&self) -> Option<(Lost, u8)> {
+        self.lost
     }
 
     /// Returns whether the system did not take all that is to be sent.
@@ -83,9 +91,13 @@ impl Conn {
         self.sent < self.out.len()
     }
 
-    /// The time of the oldest record without an answer.
+    /// Since when it waits for an answer, and nothing has moved; `None` when it waits for none.
     pub(super) fn waits_since(&self) -> Option<Instant> {
-        self.flights.front().map(|flight| flight.since)
+        self.flights.front().map(|flight| flight.since.max(self.progress))
+    }
+
+    pub(super) fn is_silent_for(&self, silence: Duration) -> bool {
+        self.waits_since().is_some_and(|since| since.elapsed() >= silence)
     }
 
     /// Adds a verb of an operation; `None` for a write that is not awaited.
@@ -176,11 +188,15 @@ impl Conn {
             return false;
         }
         self.seal();
-        let moved = self.send(stream).and_then(|sent| Ok(self.receive(stream, ops)? || sent));
-        moved.unwrap_or_else(|_| {
-            self.lose(Lost::Gone, ops);
-            true
-        })
+        let sent = self.send(stream);
+        // What a node says at its end has arrived before that keeps this from sending.
+        match (sent, self.receive(stream, ops)) {
+            (Ok(sent), Ok(received)) => sent || received,
+            _ => {
+                self.lose((Lost::Gone, self.node), ops);
+                true
+            }
+        }
     }
 
     fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
@@ -189,13 +205,19 @@ impl Conn {
             match send(stream, &self.out[self.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(more) => self.sent += more,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(self.sent > before),
+                Err(Errno::AGAIN) => break,
                 Err(e) => return Err(e.into()),
             }
         }
         let moved = self.sent > before;
-        self.out.clear();
-        self.sent = 0;
+        if moved {
+            self.progress = Instant::now();
+        }
+        // Fewer bytes are moved than were sent, and what was sent takes no more room than what was not.
+        if self.sent > self.out.len() / 2 {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
         Ok(moved)
     }
 
@@ -207,7 +229,7 @@ impl Conn {
                 let mut plain = std::mem::take(&mut self.plain);
                 self.cipher.open(sealed, &mut plain)?;
                 if plain.first() == Some(&ENDED) {
-                    self.lose(Lost::Evicted, ops);
+                    self.lose((Lost::Evicted, self.node), ops);
                     return Ok(true);
                 }
                 self.answer(&plain, ops)?;
@@ -229,6 +251,7 @@ impl Conn {
         }
         let flight = self.flights.pop_front().ok_or_else(malformed)?;
         self.answered += 1;
+        self.progress = Instant::now();
         for part in flight.parts {
             let brought;
             (brought, bytes) = bytes.split_at(part.len);
@@ -237,15 +260,17 @@ impl Conn {
         Ok(())
     }
 
-    /// Gives up the node: what was posted has an unknown outcome.
-    pub(super) fn lose(&mut self, lost: Lost, ops: &mut Ops) {
-        self.lost.get_or_insert(lost);
+    /// Gives up the connection, as this node was lost: what was posted has an unknown outcome.
+    pub(super) fn lose(&mut self, (lost, node): (Lost, u8), ops: &mut Ops) {
+        if self.lost.is_none() || lost == Lost::Evicted {
+            self.lost = Some((lost, node));
+        }
         self.filling.clear();
         self.out = Vec::new();
         self.sent = 0;
         let flights = self.flights.drain(..).flat_map(|flight| flight.parts);
         for part in flights.chain(self.parts.drain(..)) {
-            ops.fail(part.op, lost, self.node);
+            ops.fail(part.op, lost, node);
         }
     }
 

@@ -5,7 +5,8 @@
 //! ```text
 //! request  kind, 1 byte, then
 //!          1 ping   nothing
-//!          2 join   row, 4 bytes, and incarnation, 8: those of node 0; the row NONE asks node 0 for them
+//!          2 join   row, 4 bytes, incarnation, 8, and the id of the memory, 8: those of node 0; the row NONE asks node 0
+//!                   for the first two
 //!          3 verbs  as below, any number
 //!          4 row    row, 4 bytes: whether it has a client
 //!          5 bar    row, 4 bytes, and incarnation, 8: ends clients of that row up to that incarnation
@@ -21,6 +22,7 @@
 //!                   of row: incarnation, 8 bytes, 0 if it has a client; of rows: a number, 4 bytes
 //!          1 full   of join: no row is free
 //!          2 ended  the client is evicted, and the connection ends
+//!          3 other  of join: the node's clients have another node 0
 //! ```
 
 use crate::fabric::{Addr, Kind, Verb};
@@ -42,6 +44,7 @@ pub(super) const LEAVE: u8 = 7;
 pub(super) const DONE: u8 = 0;
 pub(super) const FULL: u8 = 1;
 pub(super) const ENDED: u8 = 2;
+pub(super) const OTHER: u8 = 3;
 
 /// In place of a row: one that the node chooses.
 pub(super) const NO_ROW: u32 = u32::MAX;
@@ -58,7 +61,7 @@ const BACK_BYTES: usize = RECORD_BYTES - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Ping,
-    Join { row: u32, incarnation: u64 },
+    Join { row: u32, incarnation: u64, zero: u64 },
     Verbs,
     Row { row: u32 },
     Bar { row: u32, incarnation: u64 },
@@ -70,10 +73,10 @@ pub(super) enum Request {
 pub(super) fn request(bytes: &[u8]) -> Option<Request> {
     let (&kind, rest) = bytes.split_first()?;
     let one = || Some(u32::from_le_bytes(rest.try_into().ok()?));
-    let two = || {
-        let (row, incarnation) = rest.split_first_chunk()?;
-        let incarnation = incarnation.try_into().ok()?;
-        Some((u32::from_le_bytes(*row), u64::from_le_bytes(incarnation)))
+    let place = || {
+        let (row, rest) = rest.split_first_chunk()?;
+        let (incarnation, rest) = rest.split_first_chunk()?;
+        Some((u32::from_le_bytes(*row), u64::from_le_bytes(*incarnation), rest))
     };
     match kind {
         VERBS => Some(Request::Verbs),
@@ -81,21 +84,35 @@ pub(super) fn request(bytes: &[u8]) -> Option<Request> {
         ROWS if rest.is_empty() => Some(Request::Rows),
         LEAVE if rest.is_empty() => Some(Request::Leave),
         ROW => one().map(|row| Request::Row { row }),
-        JOIN => two().map(|(row, incarnation)| Request::Join { row, incarnation }),
-        BAR => two().map(|(row, incarnation)| Request::Bar { row, incarnation }),
+        JOIN => place().and_then(|(row, incarnation, rest)| {
+            let zero = u64::from_le_bytes(rest.try_into().ok()?);
+            Some(Request::Join { row, incarnation, zero })
+        }),
+        BAR => place()
+            .filter(|(_, _, rest)| rest.is_empty())
+            .map(|(row, incarnation, _)| Request::Bar { row, incarnation }),
         _ => None,
     }
 }
 
-/// A request with these numbers.
+/// A request with these numbers, but for a join.
 pub(super) fn plain(kind: u8, row: u32, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![kind];
-    if matches!(kind, JOIN | BAR | ROW) {
+    if matches!(kind, BAR | ROW) {
         bytes.extend(row.to_le_bytes());
     }
-    if matches!(kind, JOIN | BAR) {
+    if kind == BAR {
         bytes.extend(incarnation.to_le_bytes());
     }
+    bytes
+}
+
+/// A request to join, with the id of node 0's memory.
+pub(super) fn join(row: u32, incarnation: u64, zero: u64) -> Vec<u8> {
+    let mut bytes = vec![JOIN];
+    bytes.extend(row.to_le_bytes());
+    bytes.extend(incarnation.to_le_bytes());
+    bytes.extend(zero.to_le_bytes());
     bytes
 }
 

@@ -28,7 +28,8 @@
 //!
 //! # Trust
 //! Who has the token can write to the whole region, and evict clients. Who has not can open connections, of which few at
-//! a time are waited for, and a short while. Traffic is encrypted and authenticated by the Noise protocol
+//! a time are waited for, and a short while: one that opens many keeps clients from connecting, and can test tokens as
+//! fast as the network goes. Traffic is encrypted and authenticated by the Noise protocol
 //! (`Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`), with keys of each connection that the token does not reveal later; its
 //! timing and lengths are visible. Tokens must be random: see [`Token`](crate::node::Token).
 

@@ -23,13 +23,19 @@ pub(super) struct Pool {
 pub(super) struct State {
     pub(super) conns: Vec<Conn>,
     pub(super) ops: Ops,
+    /// The end of one connection is not that of all, as they end one by one when the client leaves.
+    pub(super) leaves: bool,
+    /// All connections are given up.
+    has_given_up: bool,
 }
 
 impl Pool {
     pub(super) fn new(channels: Vec<Channel>) -> Self {
         let streams = channels.iter().map(|channel| Arc::clone(&channel.stream)).collect();
         let conns = (0..).zip(channels).map(|(node, channel)| Conn::new(node, channel)).collect();
-        Pool { streams, state: Mutex::new(State { conns, ops: Ops::default() }) }
+        let (leaves, has_given_up) = (false, false);
+        let state = State { conns, ops: Ops::default(), leaves, has_given_up };
+        Pool { streams, state: Mutex::new(state) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -41,15 +47,34 @@ impl Pool {
     fn turn_with(&self, f: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         f(&mut state);
-        let State { conns, ops } = &mut *state;
+        let State { conns, ops, .. } = &mut *state;
         let mut moved = false;
         for (conn, stream) in conns.iter_mut().zip(&self.streams) {
             moved |= conn.turn(stream, ops);
         }
-        let woken = ops.take_woken();
+        self.give_up_together(&mut state);
+        let woken = state.ops.take_woken();
         drop(state);
         woken.into_iter().for_each(Waker::wake);
         moved
+    }
+
+    /// Gives up all connections when one is lost. A client that lacks a node cannot finish its operations, and keeps the
+    /// epoch back until it is evicted, which node 0 allows when it has lost the client, too.
+    fn give_up_together(&self, state: &mut State) {
+        let State { conns, ops, leaves, has_given_up } = state;
+        let lost = || conns.iter().filter_map(Conn::lost);
+        let evicted = lost().find(|(lost, _)| *lost == Lost::Evicted);
+        let Some(lost) = evicted.or_else(|| lost().next()).filter(|_| !*leaves && !*has_given_up)
+        else {
+            return;
+        };
+        *has_given_up = true;
+        for (conn, stream) in conns.iter_mut().zip(&self.streams) {
+            conn.lose(lost, ops);
+            // The system may yet send what it has taken. The node may have closed it already.
+            drop(stream.shutdown(Shutdown::Both));
+        }
     }
 
     /// Moves the connections on, gives up a node that has not answered for `silence`, and pings those that have nothing
@@ -57,20 +82,20 @@ impl Pool {
     pub(super) fn look(&self, silence: Duration) {
         // What has arrived counts, even if it is seen late.
         self.turn_with(|_| ());
-        self.turn_with(|State { conns, ops }| {
-            for (conn, stream) in conns.iter_mut().zip(&self.streams) {
-                match conn.waits_since() {
-                    _ if conn.is_lost() => {}
-                    Some(since) if since.elapsed() >= silence => {
-                        conn.lose(Lost::Gone, ops);
-                        // What the system has not sent yet is not sent.
-                        drop(stream.shutdown(Shutdown::Both));
-                    }
-                    Some(_) => {}
-                    None => conn.ping(ops),
+        self.turn_with(|State { conns, ops, .. }| {
+            for (node, conn) in (0..).zip(conns) {
+                if conn.is_silent_for(silence) {
+                    conn.lose((Lost::Gone, node), ops);
+                } else if conn.waits_since().is_none() && !conn.is_lost() {
+                    conn.ping(ops);
                 }
             }
         });
+    }
+
+    #[cfg(test)]
+    pub(super) fn stream(&self, node: usize) -> &TcpStream {
+        &self.streams[node]
     }
 
     /// Waits for an operation, which [`Ops::add`] has numbered.
@@ -90,7 +115,7 @@ impl Pool {
                 }
                 // Another runtime's thread waits itself.
                 if !self.turn() {
-                    self.wait(None);
+                    self.wait();
                 }
             }
         })
@@ -98,23 +123,23 @@ impl Pool {
     }
 
     /// Sleeps until there may be something to do.
-    fn wait(&self, until: Option<Instant>) {
+    fn wait(&self) {
         let mut fds = Vec::new();
         self.watch(&mut fds);
-        let soon = Instant::now() + Duration::from_millis(10);
         // The thread that looks may give up a node meanwhile, and another may take what has arrived.
-        wait(&mut fds, Some(until.map_or(soon, |until| until.min(soon))));
+        wait(&mut fds, Some(Instant::now() + Duration::from_millis(10)));
     }
 
-    /// Moves the connections on until nothing is under way, at most until that time.
-    pub(super) fn drain(&self, until: Instant) {
+    /// Moves the connections on until nothing is under way but with nodes that have not answered for `silence`.
+    pub(super) fn drain(&self, silence: Duration) {
         loop {
             let moved = self.turn();
-            if self.state().conns.iter().all(Conn::is_quiet) || Instant::now() >= until {
+            let is_over = |conn: &Conn| conn.is_quiet() || conn.is_silent_for(silence);
+            if self.state().conns.iter().all(is_over) {
                 return;
             }
             if !moved {
-                self.wait(Some(until));
+                self.wait();
             }
         }
     }

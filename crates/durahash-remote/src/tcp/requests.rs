@@ -4,9 +4,9 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use super::frames::{self, DONE, FULL, Request};
+use super::frames::{self, DONE, FULL, OTHER, Request};
 use super::memory::TcpMemory;
-use super::rows::{Connection, Seat};
+use super::rows::{Connection, NoSeat, Seat};
 use crate::fabric::Verb;
 
 /// The requests of a connection, which come one after the other. Public for tests that have no connection.
@@ -49,21 +49,21 @@ impl Requests {
         match (request, &self.seat) {
             (Request::Verbs, Some(_)) => self.run(bytes).ok_or_else(malformed)?,
             (Request::Ping, _) => {}
-            (Request::Join { row: frames::NO_ROW, .. }, None) => {
-                self.seat = rows.give(&self.connection);
-                match &self.seat {
-                    Some(Seat { row, incarnation, .. }) => {
-                        self.answer.extend(row.to_le_bytes());
-                        self.answer.extend(incarnation.to_le_bytes());
+            (Request::Join { row, incarnation, zero }, None) => {
+                let seat = match row {
+                    frames::NO_ROW => rows.give(zero, &self.connection),
+                    _ => rows.take(row, incarnation, zero, &self.connection),
+                };
+                match seat {
+                    Ok(seat) => {
+                        self.answer.extend(seat.row.to_le_bytes());
+                        self.answer.extend(seat.incarnation.to_le_bytes());
+                        self.seat = Some(seat);
                     }
-                    None => self.answer[0] = FULL,
+                    Err(NoSeat::Full) => self.answer[0] = FULL,
+                    Err(NoSeat::Other) => self.answer[0] = OTHER,
+                    Err(NoSeat::Evicted) => return Err(evicted()),
                 }
-            }
-            (Request::Join { row, incarnation }, None) => {
-                let seat = rows.take(row, incarnation, &self.connection).ok_or_else(evicted)?;
-                self.answer.extend(row.to_le_bytes());
-                self.answer.extend(incarnation.to_le_bytes());
-                self.seat = Some(seat);
             }
             (Request::Row { row }, Some(_)) => {
                 self.answer.extend(rows.free_since(row).unwrap_or(0).to_le_bytes());

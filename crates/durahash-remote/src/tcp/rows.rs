@@ -3,6 +3,9 @@
 //! Node 0 gives rows out, each time with a larger incarnation. A client shows both to the other nodes. A node ends the
 //! connection of a row's client before it takes one of a later incarnation, and takes none of an earlier one than it has
 //! seen, or was told to bar. So when a row has its next client, or was barred, nothing of the previous one takes effect.
+//!
+//! Rows and incarnations mean something together with the node 0 that gave them, which the id of its memory names. All
+//! clients of a node have the same node 0; what it has seen and barred counts until a client with another one joins.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -19,13 +22,15 @@ pub(super) struct Rows {
 
 struct State {
     rows: Vec<Row>,
+    /// The id of the memory of node 0, for the clients there are and the incarnations of the rows.
+    zero: u64,
     /// The latest incarnation given.
     given: u64,
 }
 
 #[derive(Default)]
 struct Row {
-    /// The earliest incarnation that is taken.
+    /// The earliest incarnation that is taken, at another node than node 0.
     from: u64,
     client: Option<Client>,
 }
@@ -41,6 +46,17 @@ pub(super) struct Connection {
     ended: AtomicBool,
     /// Its thread waits until the client takes an answer.
     waits: AtomicBool,
+}
+
+/// Why a connection gets no row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoSeat {
+    /// All rows have clients.
+    Full,
+    /// There are clients with another node 0.
+    Other,
+    /// The client is evicted, or there is no such row.
+    Evicted,
 }
 
 /// A row that a connection has until this is dropped.
@@ -97,12 +113,29 @@ impl State {
         self.given = (self.given + 1).max(now.as_nanos() as u64);
         self.given
     }
+
+    /// The number of rows with clients.
+    fn taken(&self) -> usize {
+        self.rows.iter().filter(|row| row.client.is_some()).count()
+    }
+
+    /// Makes sure that all clients have the node 0 whose memory has this id.
+    fn agree(&mut self, zero: u64) -> Result<(), NoSeat> {
+        if self.zero != zero {
+            if self.taken() > 0 {
+                return Err(NoSeat::Other);
+            }
+            self.zero = zero;
+            self.rows.iter_mut().for_each(|row| row.from = 0);
+        }
+        Ok(())
+    }
 }
 
 impl Rows {
     pub(super) fn new(count: u32) -> Self {
         let rows = (0..count).map(|_| Row::default()).collect();
-        Rows { state: Mutex::new(State { rows, given: 0 }), left: Condvar::new() }
+        Rows { state: Mutex::new(State { rows, zero: 0, given: 0 }), left: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,38 +149,44 @@ impl Rows {
 
     /// The number of rows with clients.
     pub(super) fn taken(&self) -> u32 {
-        self.state().rows.iter().filter(|row| row.client.is_some()).count() as u32
+        self.state().taken() as u32
     }
 
-    /// Gives the first free row to a connection.
-    pub(super) fn give(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Seat> {
+    /// For node 0, whose memory has the id `zero`: gives the first free row to a connection.
+    pub(super) fn give(
+        self: &Arc<Self>,
+        zero: u64,
+        connection: &Arc<Connection>,
+    ) -> Result<Seat, NoSeat> {
         let mut state = self.state();
-        let row = state.rows.iter().position(|row| row.client.is_none())?;
+        state.agree(zero)?;
+        let row = state.rows.iter().position(|row| row.client.is_none()).ok_or(NoSeat::Full)?;
         let incarnation = state.next();
-        Some(self.seat(&mut state, row as u32, incarnation, connection))
+        Ok(self.seat(&mut state, row as u32, incarnation, connection))
     }
 
-    /// Gives a row to a connection whose client has it at node 0, when the row's previous client has ended. `None`
-    /// when the client is evicted, or there is no such row.
+    /// Gives a row to a connection whose client has it at node 0, when the row's previous client has ended.
     pub(super) fn take(
         self: &Arc<Self>,
         row: u32,
         incarnation: u64,
+        zero: u64,
         connection: &Arc<Connection>,
-    ) -> Option<Seat> {
+    ) -> Result<Seat, NoSeat> {
         let mut state = self.state();
-        let from = state.rows.get(row as usize)?.from;
-        if incarnation < from {
-            return None;
+        state.agree(zero)?;
+        let place = state.rows.get_mut(row as usize).ok_or(NoSeat::Evicted)?;
+        if incarnation < place.from {
+            return Err(NoSeat::Evicted);
         }
-        state.rows[row as usize].from = incarnation;
-        let mut state = self.end(state, row, incarnation, || false)?;
+        place.from = incarnation;
+        let mut state = self.end(state, row, incarnation, || false).ok_or(NoSeat::Evicted)?;
         // Another connection may have come meanwhile.
-        if state.rows[row as usize].from > incarnation || state.rows[row as usize].client.is_some()
-        {
-            return None;
+        let place = &state.rows[row as usize];
+        if state.zero != zero || place.from > incarnation || place.client.is_some() {
+            return Err(NoSeat::Evicted);
         }
-        Some(self.seat(&mut state, row, incarnation, connection))
+        Ok(self.seat(&mut state, row, incarnation, connection))
     }
 
     fn seat(
@@ -158,8 +197,7 @@ impl Rows {
         connection: &Arc<Connection>,
     ) -> Seat {
         let client = Client { incarnation, connection: Arc::clone(connection) };
-        let place = &mut state.rows[row as usize];
-        (place.from, place.client) = (incarnation, Some(client));
+        state.rows[row as usize].client = Some(client);
         Seat { rows: Arc::clone(self), row, incarnation }
     }
 
@@ -167,15 +205,8 @@ impl Rows {
     /// a client.
     pub(super) fn free_since(&self, row: u32) -> Option<u64> {
         let mut state = self.state();
-        let bar = state.next();
-        match state.rows.get_mut(row as usize) {
-            Some(row) if row.client.is_some() => None,
-            Some(row) => {
-                row.from = bar;
-                Some(bar)
-            }
-            None => Some(bar),
-        }
+        let has_client = state.rows.get(row as usize).is_some_and(|row| row.client.is_some());
+        (!has_client).then(|| state.next())
     }
 
     /// Ends the clients of a row up to an incarnation, and waits until nothing of them takes effect any more, or

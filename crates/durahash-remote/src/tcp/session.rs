@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, send};
 
 use super::frames::ENDED;
@@ -22,7 +22,7 @@ const ANSWER_BYTES: usize = RECORD_BYTES;
 
 impl From<&TcpMemory> for Service {
     fn from(memory: &TcpMemory) -> Self {
-        Service { offer: memory.offer(), attend: Box::new(memory.clone()) }
+        Service { offer: memory.offer(), attend: Box::new(memory.clone()), is_open: true }
     }
 }
 
@@ -53,7 +53,7 @@ struct Session<'a> {
     served: &'a Served,
     channel: Channel,
     requests: Requests,
-    /// Sealed answers that are not sent yet.
+    /// Sealed answers that were not sent.
     out: Vec<u8>,
     /// The last requests came soon after the answers before them.
     hot: bool,
@@ -83,23 +83,25 @@ impl Session<'_> {
 
     fn send(&mut self) -> io::Result<()> {
         let mut sent = 0;
-        while sent < self.out.len() {
-            match send(
-                &self.channel.stream,
-                &self.out[sent..],
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
-                Ok(more) => sent += more,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let (stream, rest) = (&self.channel.stream, &self.out[sent..]);
-                    let wait = || Ok(send(stream, rest, SendFlags::NOSIGNAL)?);
-                    sent += self.requests.connection().while_it_waits(wait)?;
+        let done = self.send_from(&mut sent, true);
+        self.out.drain(..sent);
+        done
+    }
+
+    /// Sends the answers from `sent` on, of which the system takes all, or if it shall not `wait` as much as it can.
+    fn send_from(&self, sent: &mut usize, wait: bool) -> io::Result<()> {
+        let stream: &TcpStream = &self.channel.stream;
+        let at_once = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        while *sent < self.out.len() {
+            let rest = &self.out[*sent..];
+            *sent += match retry_on_intr(|| send(stream, rest, at_once)) {
+                Err(Errno::AGAIN) if wait => {
+                    let wait = || Ok(retry_on_intr(|| send(stream, rest, SendFlags::NOSIGNAL))?);
+                    self.requests.connection().while_it_waits(wait)?
                 }
-                Err(e) => return Err(e.into()),
-            }
+                sent => sent?,
+            };
         }
-        self.out.clear();
         Ok(())
     }
 
@@ -128,10 +130,9 @@ impl Session<'_> {
 
     /// Tells a client that is evicted, silent or wrong that its connection ends, if it takes that at once.
     fn tell_end(&mut self) {
-        self.out.clear();
+        // After the answers that are sealed already: each record has its number.
         if self.channel.cipher.seal(&[ENDED], &mut self.out).is_ok() {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let _ = send::<&TcpStream>(&self.channel.stream, &self.out, flags);
+            let _ = self.send_from(&mut 0, false);
         }
     }
 }

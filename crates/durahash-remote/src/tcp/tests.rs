@@ -1,18 +1,24 @@
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
 use durahash_media::{Error, ErrorKind};
 
-use super::frames::{BAR, DONE, ENDED, JOIN, NO_ROW, PING, ROW, ROWS, VERBS, plain};
+use super::frames::{
+    BAR, DONE, ENDED, FULL, JOIN, NO_ROW, OTHER, PING, ROW, ROWS, VERBS, join, plain,
+};
+use super::pool::State;
 use super::{Tcp, TcpMemory};
-use crate::executor::{Executor, block_on};
+use crate::executor::{Driver, Executor, block_on};
 use crate::fabric::{Addr, Batch, Fabric};
 use crate::node::{Limits, Link, Listening, Offers, Token};
 use crate::wire::{Channel, Handshake};
+use crate::{BlockingMap, Options};
 
 /// Long enough for every answer to come sooner.
 fn limits() -> Limits {
@@ -35,13 +41,19 @@ fn client(nodes: &[&Listening], limits: &Limits) -> Result<Tcp, Error> {
     Tcp::attach(Offers::gather(&addresses, Some(&token()), limits)?)
 }
 
-/// A connection that was admitted, without a client behind it.
-struct Raw(Channel);
+/// A connection that was admitted, without a client behind it, and the id of node 0's memory.
+struct Raw(Channel, u64);
 
 impl Raw {
     fn connect(node: &Listening) -> Self {
         let address = node.address().to_string();
-        Raw(Link::connect(&address, Some(&token()), &limits()).unwrap().0.into_channel().0)
+        let (link, offer) = Link::connect(&address, Some(&token()), &limits()).unwrap();
+        Raw(link.into_channel().0, offer.id)
+    }
+
+    /// Of the same client, to another node.
+    fn beside(&self, node: &Listening) -> Self {
+        Raw(Self::connect(node).0, self.1)
     }
 
     /// The answer to a request.
@@ -53,17 +65,18 @@ impl Raw {
     }
 
     fn join(&mut self, row: u32, incarnation: u64) -> (u32, u64) {
-        let answer = self.ask(&plain(JOIN, row, incarnation)).unwrap();
+        let answer = self.ask(&join(row, incarnation, self.1)).unwrap();
         let row = u32::from_le_bytes(*answer[1..].first_chunk().unwrap());
         (row, u64::from_le_bytes(*answer[5..].first_chunk().unwrap()))
     }
 
-    /// Asserts that the request ends the connection, and is not answered.
+    /// Asserts that the request ends the connection, if that has not ended before, and is not answered.
     fn is_ended_by(&mut self, request: &[u8]) {
-        match self.ask(request) {
-            Ok(answer) => assert_eq!(answer, [ENDED]),
-            Err(e) => assert_ne!(e.kind(), io::ErrorKind::TimedOut),
-        }
+        let (mut answer, until) = (Vec::new(), Instant::now() + limits().handshake);
+        // The node may have closed it already.
+        drop(self.0.send(request, until));
+        self.0.receive(&mut answer, until).unwrap();
+        assert_eq!(answer, [ENDED]);
     }
 }
 
@@ -97,6 +110,33 @@ fn a_wrong_token_is_refused_and_a_weak_one_is_known() {
     }
     assert_eq!((node.clients(), memory.clients()), (0, 0));
     assert!(client(&[&node], &limits()).is_ok());
+}
+
+#[test]
+fn memory_is_not_lent_beyond_the_loopback_address_without_a_strong_token() {
+    let memory = TcpMemory::anonymous(8192, 3).unwrap();
+    for token in [None, Some(Token::new(b"0123456789abcde").unwrap())] {
+        let bound = Listening::bind("0.0.0.0:0", &memory, token, limits());
+        let error = bound.err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+    }
+}
+
+#[test]
+fn two_hundred_clients_are_served_at_once() {
+    const CLIENTS: u32 = 200;
+    let memory = TcpMemory::anonymous(8192, CLIENTS).unwrap();
+    let handshakes = 4;
+    let limits = Limits { connections: CLIENTS as usize + handshakes, handshakes, ..limits() };
+    let node = Listening::bind("127.0.0.1:0", &memory, Some(token()), limits).unwrap();
+    let mut all: Vec<_> = (0..CLIENTS).map(|_| Raw::connect(&node)).collect();
+    let rows: BTreeSet<_> = all.iter_mut().map(|raw| raw.join(NO_ROW, 0).0).collect();
+    assert_eq!((rows.len(), memory.clients()), (CLIENTS as usize, CLIENTS));
+    assert_eq!(Raw::connect(&node).ask(&join(NO_ROW, 0, all[0].1)).unwrap(), [FULL]);
+    for (raw, i) in all.iter_mut().zip(1_u64..) {
+        let add = verbs(&[(3, 64, &1_u64.to_le_bytes())]);
+        assert_eq!(raw.ask(&add).unwrap()[1..], (i - 1).to_le_bytes());
+    }
 }
 
 #[test]
@@ -139,7 +179,7 @@ fn requests_are_for_those_that_have_joined() {
         assert_eq!(raw.ask(&[PING]).unwrap(), [DONE]);
         raw.is_ended_by(&request);
     }
-    for request in [plain(JOIN, NO_ROW, 0), vec![], vec![9], vec![PING, 0], vec![JOIN, 0, 0]] {
+    for request in [join(NO_ROW, 0, 0), vec![], vec![9], vec![PING, 0], vec![JOIN, 0, 0]] {
         let mut raw = Raw::connect(&node);
         raw.join(NO_ROW, 0);
         raw.is_ended_by(&request);
@@ -153,7 +193,8 @@ fn requests_are_for_those_that_have_joined() {
 fn what_an_evicted_client_sends_later_is_refused() {
     let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
     let other = client(&[&one, &two], &limits()).unwrap();
-    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let mut first = Raw::connect(&one);
+    let (mut second, mut again) = (first.beside(&two), first.beside(&two));
     let (row, incarnation) = first.join(NO_ROW, 0);
     assert_eq!(second.join(row, incarnation), (row, incarnation));
     assert!(!block_on(other.evict(row)).unwrap());
@@ -164,7 +205,8 @@ fn what_an_evicted_client_sends_later_is_refused() {
     }
     second.is_ended_by(&write(64, &[2]));
     // Nor does it come back.
-    Raw::connect(&two).is_ended_by(&plain(JOIN, row, incarnation));
+    let comes = join(row, incarnation, again.1);
+    again.is_ended_by(&comes);
     assert_eq!(read_word(&other, Addr::new(1, 64)).unwrap(), 1);
     let next = client(&[&one, &two], &limits()).unwrap();
     assert_eq!(next.row(), row);
@@ -175,7 +217,8 @@ fn what_an_evicted_client_sends_later_is_refused() {
 #[test]
 fn a_row_has_one_client_at_each_node() {
     let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
-    let (mut first, mut second) = (Raw::connect(&one), Raw::connect(&two));
+    let mut first = Raw::connect(&one);
+    let mut second = first.beside(&two);
     let (row, incarnation) = first.join(NO_ROW, 0);
     second.join(row, incarnation);
     drop(first);
@@ -187,6 +230,115 @@ fn a_row_has_one_client_at_each_node() {
     };
     second.is_ended_by(&write(64, &[2]));
     assert_eq!(read_word(&next, Addr::new(1, 64)).unwrap(), 0);
+}
+
+#[test]
+fn clients_that_name_the_nodes_in_another_order_are_refused_and_evict_nobody() {
+    let ((_, one), (_, two)) = (node(&limits()), node(&limits()));
+    let first = client(&[&one, &two], &limits()).unwrap();
+    for nodes in [&[&two, &one][..], &[&two]] {
+        let error = client(nodes, &limits()).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+    }
+    let mut raw = Raw::connect(&two);
+    for row in [0, 1, NO_ROW] {
+        assert_eq!(raw.ask(&join(row, u64::MAX, raw.1)).unwrap(), [OTHER]);
+    }
+    assert_eq!([0, 1].map(|node| read_word(&first, Addr::new(node, 64)).unwrap()), [0, 0]);
+    drop(first);
+    // Nor do the incarnations of one node 0 keep out the clients of another.
+    assert_eq!(raw.join(0, u64::MAX), (0, u64::MAX));
+    drop(raw);
+    for nodes in [[&one, &two], [&two, &one]] {
+        while let Err(e) = client(&nodes, &limits()) {
+            assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_loses_one_node_of_two_is_evicted_by_others() {
+    let memories = [0, 1].map(|_| TcpMemory::anonymous(64 << 20, 3).unwrap());
+    let [one, two] = [0, 1].map(|node: usize| {
+        Listening::bind("127.0.0.1:0", &memories[node], Some(token()), limits()).unwrap()
+    });
+    let [cut, whole] = [0, 1].map(|_| client(&[&one, &two], &limits()).unwrap());
+    let map = BlockingMap::create(cut.clone(), Options::default()).unwrap();
+    let other = BlockingMap::open(whole, Options::default()).unwrap();
+    map.put(b"key", b"value").unwrap();
+    cut.pool().stream(1).shutdown(Shutdown::Both).unwrap();
+    let error = map.put(b"key", b"later").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    // Nor does it use the node that has not lost it: that ends the connection, too.
+    let error = read_word(&cut, Addr::new(0, 64)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    while memories[0].clients() > 1 {
+        thread::yield_now();
+    }
+    // Its row no longer keeps the epoch back.
+    while other.stats().evictions == 0 {
+        thread::yield_now();
+    }
+    other.put(b"key", b"another").unwrap();
+}
+
+/// What was answered before the end is told before it.
+#[test]
+fn the_end_comes_after_the_answers_to_earlier_requests() {
+    let (_memory, node) = node(&limits());
+    let mut raw = Raw::connect(&node);
+    raw.join(NO_ROW, 0);
+    let mut both = Vec::new();
+    raw.0.cipher.seal(&write(64, &[1]), &mut both).unwrap();
+    raw.0.cipher.seal(&[9], &mut both).unwrap();
+    raw.0.stream.as_ref().write_all(&both).unwrap();
+    let (mut said, until) = (Vec::new(), Instant::now() + limits().handshake);
+    for wanted in [DONE, ENDED] {
+        raw.0.receive(&mut said, until).unwrap();
+        assert_eq!(said, [wanted]);
+    }
+}
+
+#[test]
+fn a_client_that_cannot_send_reads_yet_that_it_is_evicted() {
+    let address = dumb(|channel, until| channel.send(&[ENDED], until).unwrap());
+    let offers = Offers::gather(&[address], Some(&token()), &limits()).unwrap();
+    let client = Tcp::attach(offers).unwrap();
+    let stream = client.pool().stream(0);
+    stream.peek(&mut [0]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let error = read_word(&client, Addr::new(0, 64)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+}
+
+/// A node that answers one record after the other is not silent, however long the last one waits.
+#[test]
+fn silence_begins_with_the_last_answer() {
+    let (go_on, wait) = channel();
+    let address = dumb(move |channel, until| {
+        channel.receive(&mut Vec::new(), until).unwrap();
+        wait.recv().unwrap();
+        channel.send(&[DONE], until).unwrap();
+        // The connection ends when the test does.
+        wait.recv().unwrap_err();
+    });
+    // No ping comes between.
+    let limits = Limits { ask: limits().silence, ..limits() };
+    let offers = Offers::gather(&[address], Some(&token()), &limits).unwrap();
+    let client = Tcp::attach(offers).unwrap();
+    let since = || client.pool().state().conns[0].waits_since().unwrap();
+    {
+        let State { conns, ops, .. } = &mut *client.pool().state();
+        (0..2).for_each(|_| conns[0].ping(ops));
+    }
+    client.pool().turn();
+    let (asked, sent) = (Instant::now(), since());
+    go_on.send(()).unwrap();
+    while since() == sent {
+        client.pool().turn();
+    }
+    assert!(since() >= asked);
+    drop(go_on);
 }
 
 #[test]
@@ -285,6 +437,8 @@ fn what_is_posted_together_is_one_record() {
         assert_eq!(verbs.len(), 2 * POSTS);
         let words = (0..POSTS as u64).flat_map(u64::to_le_bytes);
         channel.send(&[DONE].into_iter().chain(words).collect::<Vec<_>>(), until).unwrap();
+        // The client leaves.
+        channel.receive(&mut record, until).unwrap();
     });
     // No ping comes first.
     let limits = Limits { ask: limits().silence, ..limits() };

@@ -193,6 +193,11 @@ fn clients_of_a_node_that_ends_are_told() {
     assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
     let error = block_on(client.flush(1)).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
-    assert_eq!(read(0).unwrap().word(0), 0);
-    assert!(client.nodes_stand().is_err());
+    // It has given up the other node, which then has its row for others.
+    for error in [read(0).err(), client.nodes_stand().err()] {
+        assert!(matches!(error.unwrap().kind(), ErrorKind::NodeLost { node: 1 }));
+    }
+    while nodes.memories[0].clients() > 0 {
+        std::thread::yield_now();
+    }
 }

@@ -115,7 +115,7 @@ fn a_file_that_was_closed_survives_a_restart_of_the_machine_and_is_suspect_other
         // It stays so, and each node says so.
         let mut node = Node::start(&work, over, "--file a.node");
         assert_eq!(node.run("get key").ok(), "value\n");
-        let said = node.complaints();
+        let said = node.complaints(0);
         assert!(said.len() == 1 && said[0].contains("a.node: pages of this memory may be missing"));
     }
 }

@@ -113,11 +113,14 @@ impl<'a> Node<'a> {
         self.child.wait().unwrap();
     }
 
-    /// What it complained of until it is killed here.
-    pub(super) fn complaints(&mut self) -> Vec<String> {
+    /// What it complained of until it is killed here, when it has done so `at_least` so often.
+    pub(super) fn complaints(&mut self, at_least: usize) -> Vec<String> {
+        let said = BufReader::new(self.child.stderr.take().unwrap());
+        let mut lines = said.lines().map(Result::unwrap);
+        let mut all: Vec<_> = lines.by_ref().take(at_least).collect();
         self.kill();
-        let said = BufReader::new(self.child.stderr.as_mut().unwrap());
-        said.lines().map(Result::unwrap).collect()
+        all.extend(lines);
+        all
     }
 
     /// Waits until its memory is removed, which another process does if it is in files.
