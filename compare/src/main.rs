@@ -94,6 +94,8 @@ enum Command {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// The figures and tables of a paper's evaluation, with the paper's numbers beside durahash's.
+    Paper(durahash_baselines::paper::Args),
     /// Draws durable inserts and lookups of all stores from the rows that `synced` saved.
     Front {
         /// The saved rows
@@ -174,6 +176,10 @@ fn print(text: &str) -> Result<()> {
 }
 
 fn main() -> ExitCode {
+    // A child that the papers' figures kill does nothing else.
+    if let Some(code) = durahash_bench::child_main() {
+        return code;
+    }
     let cli = Cli::parse();
     let done = match cli.command {
         None => run(&cli.run),
@@ -188,6 +194,7 @@ fn main() -> ExitCode {
         Some(Command::CacheChild { name, dir, entries, seed }) => {
             caches::child(&name, &dir, entries, seed)
         }
+        Some(Command::Paper(args)) => durahash_baselines::paper::run(&args),
         Some(Command::Front { json, svg }) => front(&json, &svg),
         Some(Command::LogChild { design, path }) => log::child(&design, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {

@@ -9,7 +9,7 @@ use durahash_bench::driver::histogram;
 use durahash_bench::{Error, Result};
 use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Addr, Counts, Fabric, Sim, SimClient, SimOptions};
+use durahash_remote::fabric::{Addr, Batch, Counts, Fabric, Sim, SimClient, SimOptions};
 use hdrhistogram::Histogram;
 
 use crate::index::{Done, Index, Kind, Space};
@@ -227,6 +227,42 @@ impl Bed {
         }
         Ok(Image(pieces))
     }
+}
+
+/// Reads, or writes, of so many bytes by clients, one after the other by each.
+pub(crate) fn accesses(bytes: usize, clients: usize, writes: bool, seed: u64) -> Result<Phase> {
+    const EACH: u64 = 500;
+    let mut options = SimOptions::default();
+    (options.seed, options.node_bytes) = (seed, vec![PIECE as u64]);
+    options.max_clients = clients as u32;
+    options.client_nics = clients.div_ceil(CLIENTS_OF_NIC) as u32;
+    let sim = Sim::new(options);
+    let latency = Rc::new(RefCell::new(histogram()));
+    let mut tasks = Vec::new();
+    for number in 0..clients {
+        let (client, latency) = (sim.client()?, Rc::clone(&latency));
+        let of_task = client.clone();
+        tasks.push(sim.spawn(&client, async move {
+            let at = Addr::new(0, (number * bytes) as u64);
+            for _ in 0..EACH {
+                let (mut batch, from) = (Batch::new(), of_task.now_ns());
+                if writes {
+                    batch.write(at, &vec![1; bytes]);
+                } else {
+                    batch.read(at, bytes);
+                }
+                of_task.post(batch).await?;
+                latency.borrow_mut().saturating_record(of_task.now_ns() - from);
+            }
+            Ok::<(), durahash_media::Error>(())
+        }));
+    }
+    sim.run();
+    for task in tasks {
+        task.take().ok_or_else(|| Error::Wrong { what: "an access hangs".into() })??;
+    }
+    let (ops, ns) = (EACH * clients as u64, sim.now_ns());
+    Ok(Phase { ops, ns, latency: latency.replace(histogram()), ..Phase::new() })
 }
 
 #[cfg(test)]

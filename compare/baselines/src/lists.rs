@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicU64;
 
 use durahash::{Design, ErrorKind, Map};
 use durahash_bench::duplicates::Contender;
-use durahash_bench::{Bench, Error, Make, MultiTable, Result};
+use durahash_bench::{Bench, Error, Make, MultiTable, Recorder, Result};
 use durahash_media::{Format, Geometry, LINE_BYTES, Medium, PmU64, Pool, VersionLock, bits};
 
 /// Lists to be made on any medium, behind this map.
@@ -40,8 +40,20 @@ impl Make for Behind {
     }
 }
 
+/// Measures multimaps, and lists behind a map beside each.
+pub(crate) fn beside_multimaps(
+    recorder: &mut Recorder<'_>,
+    multimaps: Vec<Contender>,
+) -> Result<()> {
+    let with_lists = |multimap: Contender| {
+        let lists = contender(&multimap.name);
+        [Some(multimap), lists].into_iter().flatten()
+    };
+    recorder.duplicates(&multimaps.into_iter().flat_map(with_lists).collect::<Vec<_>>())
+}
+
 /// Lists behind a map of the design with a name.
-pub(crate) fn contender(design: &str) -> Option<Contender> {
+fn contender(design: &str) -> Option<Contender> {
     let name = format!("{design}, lists");
     let design: Design = design.parse().ok()?;
     // As the lists themselves and the multimaps: without a log.

@@ -1,12 +1,16 @@
-//! SepHash beside RACE on simulated nodes: figures 12 to 22, tables 2 and 3 of SepHash's paper,
+//! SepHash beside RACE on simulated nodes: figures 2 and 12 to 22, tables 1 to 3 of SepHash's paper,
 //! in virtual time.
 //!
 //! An index of an eighth of the run's keys is made once, and every run goes on from it; inserts double it, so
 //! that each segment and subtable splits about once. With so few keys many clients share a segment; so inserts are
 //! also run on small segments and subtables, of which there are as many as the paper has large ones.
 
+mod motives;
+
+use std::rc::Rc;
+
 use durahash_bench::workload::{Random, Zipfian};
-use durahash_bench::{About, Recorder, Result};
+use durahash_bench::{About, Error, Recorder, Result};
 use durahash_remote::Technique;
 use durahash_remote::fabric::Nic;
 
@@ -131,14 +135,33 @@ fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
 /// The work of a run on many small segments.
 const MANY_WORK: u64 = 12;
 
-/// The number of runs, each of which counts as one part of the work.
-pub(crate) fn work() -> u64 {
+/// The measurements, by name, and the number of runs of each, which count as one part of the work.
+type Part = (&'static str, fn() -> u64, for<'a, 'b, 'c> fn(&'a mut Run<'b, 'c>) -> Result<()>);
+const PARTS: [Part; 9] = [
+    ("clients", clients_work, |run| run.clients()),
+    ("mixes", || 2 * MIXES.len() as u64, |run| run.all_mixes()),
+    ("ycsb", || 2 * YCSB.len() as u64, |run| run.all_ycsb()),
+    ("techniques", || (WITHOUT_AT.len() * without().len()) as u64, |run| run.techniques()),
+    ("many", many_work, |run| run.all_many()),
+    ("growth", || 2, |run| run.both_growths()),
+    ("sizes", || varied().len() as u64, |run| run.sizes()),
+    ("access", motives::accesses_work, |run| run.accesses()),
+    ("resizes", motives::resizes_work, |run| run.resizes()),
+];
+
+fn clients_work() -> u64 {
     let swept =
         2 * 2 * CLIENTS.len() + BATCHED_AT.len() + 2 * (COROUTINES.len() + CHANGED_AT.len());
-    let many = MANY_WORK * (2 + many_kinds().len() as u64 * MANY_AT.len() as u64);
-    let without = WITHOUT_AT.len() * without().len();
-    let mixed = 2 * (MIXES.len() + YCSB.len());
-    many + (2 + swept + mixed + without + 2 + varied().len()) as u64
+    swept as u64
+}
+
+fn many_work() -> u64 {
+    MANY_WORK * (2 + many_kinds().len() as u64 * MANY_AT.len() as u64)
+}
+
+/// The number of runs, with the loads of both indexes.
+pub(crate) fn work() -> u64 {
+    2 + PARTS.iter().map(|(_, work, _)| work()).sum::<u64>()
 }
 
 /// Operations of streams, of which there are `count`, `ops` in all.
@@ -151,8 +174,19 @@ fn streams(count: usize, ops: u64, mut next: impl FnMut(u64, u64) -> Op) -> Vec<
 
 /// Measures everything, from one image of each index.
 pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
-    let (keys, seed) = (recorder.config().keys, recorder.config().seed);
-    Run { recorder, keys, seed }.all()
+    let mut run = Run::new(recorder);
+    run.nic();
+    PARTS.iter().try_for_each(|(.., part)| part(&mut run))
+}
+
+/// Measures one part.
+pub(crate) fn part(recorder: &mut Recorder<'_>, name: &str) -> Result<()> {
+    let known = PARTS.iter().find(|(known, ..)| *known == name);
+    let (.., part) =
+        known.ok_or_else(|| Error::Config { what: format!("no part is called {name}") })?;
+    let mut run = Run::new(recorder);
+    run.nic();
+    part(&mut run)
 }
 
 /// An index, and the image that runs go on from.
@@ -167,17 +201,31 @@ struct Run<'a, 'b> {
     recorder: &'a mut Recorder<'b>,
     keys: u64,
     seed: u64,
+    /// One of each index, once a part needs them.
+    images: Option<Rc<[Loaded; 2]>>,
+}
+
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(recorder: &'a mut Recorder<'b>) -> Self {
+        let (keys, seed) = (recorder.config().keys, recorder.config().seed);
+        Run { recorder, keys, seed, images: None }
+    }
 }
 
 impl Run<'_, '_> {
-    fn all(&mut self) -> Result<()> {
-        self.nic();
-        let mut images = Vec::new();
-        for (name, kind) in kinds() {
-            self.recorder.next(1, &format!("simulated: {name}, load"));
-            images.push(Loaded { name, kind, image: self.load(kind)? });
+    fn images(&mut self) -> Result<Rc<[Loaded; 2]>> {
+        if let Some(images) = &self.images {
+            return Ok(Rc::clone(images));
         }
-        for index in &images {
+        let [sep, race] = kinds();
+        let images = Rc::new([self.loaded(sep)?, self.loaded(race)?]);
+        self.images = Some(Rc::clone(&images));
+        Ok(images)
+    }
+
+    fn clients(&mut self) -> Result<()> {
+        let images = self.images()?;
+        for index in &*images {
             for clients in CLIENTS {
                 self.inserts(index, clients, 1)?;
                 self.searches(index, clients)?;
@@ -189,19 +237,28 @@ impl Run<'_, '_> {
                 self.inserts(index, 32, coroutines)?;
             }
         }
-        (images[1].name, images[1].kind) = (BATCHED, batched());
         for clients in BATCHED_AT {
-            self.inserts(&images[1], clients, 1)?;
+            self.recorder.next(1, &format!("simulated: {BATCHED}, inserts, {clients} clients"));
+            let bed = Bed::from_image(self.setting(batched(), clients), &images[1].image)?;
+            self.inserts_into(&bed, BATCHED, clients, 1)?;
         }
-        (images[1].name, images[1].kind) = kinds()[1];
-        for index in &images {
-            self.mixes(index)?;
-            self.ycsb(index)?;
-        }
-        for clients in WITHOUT_AT {
-            self.without(&images[0].image, clients)?;
-        }
-        drop(images);
+        Ok(())
+    }
+
+    fn all_mixes(&mut self) -> Result<()> {
+        self.images()?.iter().try_for_each(|index| self.mixes(index))
+    }
+
+    fn all_ycsb(&mut self) -> Result<()> {
+        self.images()?.iter().try_for_each(|index| self.ycsb(index))
+    }
+
+    fn techniques(&mut self) -> Result<()> {
+        let images = self.images()?;
+        WITHOUT_AT.into_iter().try_for_each(|clients| self.without(&images[0].image, clients))
+    }
+
+    fn all_many(&mut self) -> Result<()> {
         let [sep, race, batched] = many_kinds();
         for of_image in [&[sep][..], &[race, batched]] {
             let (name, kind) = of_image[0];
@@ -212,13 +269,17 @@ impl Run<'_, '_> {
                 }
             }
         }
-        for (name, kind) in kinds() {
-            self.growth(name, kind)?;
-        }
-        for (case, name, kind, nodes, value_bytes) in varied() {
-            self.varied(&case, name, kind, nodes, value_bytes)?;
-        }
         Ok(())
+    }
+
+    fn both_growths(&mut self) -> Result<()> {
+        kinds().into_iter().try_for_each(|(name, kind)| self.growth(name, kind))
+    }
+
+    fn sizes(&mut self) -> Result<()> {
+        varied().into_iter().try_for_each(|(case, name, kind, nodes, value_bytes)| {
+            self.varied(&case, name, kind, nodes, value_bytes)
+        })
     }
 
     /// The assumptions about NICs, as rows.
@@ -244,11 +305,11 @@ impl Run<'_, '_> {
         Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed }
     }
 
-    fn load(&mut self, kind: Kind) -> Result<Image> {
-        let keys = base(self.keys);
+    fn loaded(&mut self, (name, kind): (&'static str, Kind)) -> Result<Loaded> {
+        self.recorder.next(1, &format!("simulated: {name}, load"));
         let bed = Bed::new(self.setting(kind, MAKERS))?;
-        bed.run(streams(MAKERS, keys, |_, i| Op::Put(i)), false)?;
-        bed.into_image()
+        bed.run(streams(MAKERS, base(self.keys), |_, i| Op::Put(i)), false)?;
+        Ok(Loaded { name, kind, image: bed.into_image()? })
     }
 
     /// Says what begins, and opens an index by so many clients.
@@ -259,15 +320,25 @@ impl Run<'_, '_> {
 
     /// As many inserts as there are keys.
     fn inserts(&mut self, index: &Loaded, clients: usize, coroutines: usize) -> Result<()> {
-        let keys = base(self.keys);
         let bed = self.opened(index, clients, "inserts")?;
+        self.inserts_into(&bed, index.name, clients, coroutines)
+    }
+
+    fn inserts_into(
+        &mut self,
+        bed: &Bed,
+        name: &str,
+        clients: usize,
+        coroutines: usize,
+    ) -> Result<()> {
+        let keys = base(self.keys);
         let ops = streams(clients * coroutines, keys, |_, i| Op::Put(keys + i));
         let phase = bed.run(ops, true)?;
         let case = match coroutines {
             1 => "insert".to_owned(),
             _ => format!("insert, {coroutines} coroutines"),
         };
-        self.add_phase("simulated", index.name, &case, clients, &phase);
+        self.add_phase("simulated", name, &case, clients, &phase);
         Ok(())
     }
 
@@ -480,6 +551,8 @@ impl Run<'_, '_> {
         self.recorder.add(about, "merges", phase.done.merges as f64);
         self.recorder.add(about, "splits", phase.done.splits as f64);
         self.recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
+        let all_ns = phase.latency.mean() * phase.latency.len() as f64;
+        self.recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
         self.recorder.add(about, "conflicts", each(phase.done.conflicts));
         self.recorder.add(about, "waits", each(phase.done.waits));
     }

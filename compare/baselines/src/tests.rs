@@ -16,7 +16,7 @@ impl Progress for &Remembered {
 fn measured(line: &str) -> Report {
     let line = ["durahash-baselines"].into_iter().chain(line.split(' '));
     let remembered = Remembered::default();
-    let report = measure(Cli::parse_from(line).command, &mut &remembered).unwrap();
+    let report = measure(Cli::parse_from(line).command, &mut &remembered).unwrap().unwrap();
     let told = remembered.0.into_inner();
     assert!(told.is_sorted() && told.iter().all(|(done, total)| done <= total));
     assert!(!durahash_bench::figures::draw(&report).is_empty());

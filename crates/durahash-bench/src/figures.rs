@@ -34,6 +34,12 @@ pub fn draw(report: &Report) -> Vec<Figure> {
     specs.flat_map(|spec| spec.draw(report)).collect()
 }
 
+/// The figures of one specification, a paragraph in the format of `figures/specs.txt`, that the rows suffice for.
+#[must_use]
+pub fn draw_one(report: &Report, spec: [&'static str; 4]) -> Vec<Figure> {
+    Spec::parse(spec).draw(report)
+}
+
 /// The specification of figures that look alike: a paragraph of `specs.txt`, which tells the format.
 struct Spec {
     name: &'static str,
@@ -256,7 +262,7 @@ impl Spec {
         Groups { head, axis: self.axis, show, marks, groups }.svg()
     }
 
-    /// Lines over an axis `x`: threads, clients, keys, keys-log, part-of-keys, skew (the exponent in the case), cache
+    /// Lines over an axis `x`: threads, clients, keys, keys-log, load (hundredths, in place of keys), part-of-keys, skew (the exponent in the case), cache
     /// (the size of the cached table in the case; other designs have a line from none to all), percentile (the
     /// metric), or slice (of time, from the begin of a resize). The axis `y` is one of numbers or durations from zero;
     /// log, of durations; part, of a whole; or grown, without the bytes of an almost empty table.
@@ -273,6 +279,7 @@ impl Spec {
             let xs = match x {
                 "threads" | "clients" => Some(row.threads as f64),
                 "keys" | "keys-log" => Some(row.keys as f64),
+                "load" => Some(row.keys as f64 / 100.0),
                 "part-of-keys" => Some(row.keys as f64 / keys),
                 "skew" => row.case.strip_prefix("zipf ").and_then(|s| s.parse().ok()),
                 "percentile" => PERCENTILES.get(*metric).copied(),
@@ -309,6 +316,7 @@ impl Spec {
             "clients" => ("clients, logarithmic", Axis::log_at(CLIENTS.into(), number)),
             "keys" => ("keys in the table", linear()),
             "keys-log" => ("keys in the table, logarithmic", Axis::log(left, right, number)),
+            "load" => ("load factor", Axis::linear(0.0, 1.0, number)),
             "part-of-keys" => {
                 ("keys in the table, as a part of all", Axis::linear(0.0, 1.0, number))
             }

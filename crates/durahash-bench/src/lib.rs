@@ -55,8 +55,8 @@ pub use recover::{Told, child_main, told_by};
 pub use report::{About, REAL, Report, Row, Samples, Setup};
 pub use subject::{Bench, Make};
 pub use suites::Recorder;
-pub use suites::duplicates;
-pub use tables::Table;
+pub use suites::{duplicates, load_factor};
+pub use tables::{Table, table_of};
 
 /// Runs the configured suites.
 ///

@@ -108,24 +108,29 @@ impl<'a> Recorder<'a> {
         if self.config.has(Suite::Duplicates) {
             duplicates::check(self.config)?;
         }
-        for suite in &self.config.suites {
-            match suite {
-                Suite::Summary => self.summary()?,
-                Suite::Standard => self.standard()?,
-                Suite::Duplicates => self.duplicates(&duplicates::contenders(self.config))?,
-                Suite::Sizes => self.growing(&sizes::SIZES)?,
-                Suite::Stall => self.stall()?,
-                Suite::Loads => self.growing(&sizes::LOADS)?,
-                Suite::Ycsb => self.ycsb()?,
-                Suite::Caches => self.caches()?,
-                Suite::Resizing => self.slices()?,
-                Suite::Recovery => self.recovery(&recovery_sizes(self.config.keys))?,
-                Suite::Cache => self.hit_rates()?,
-                Suite::Durability => self.durability()?,
-                Suite::Media => self.media()?,
-            }
+        self.config.suites.iter().try_for_each(|suite| self.suite(*suite))
+    }
+
+    /// Runs one suite.
+    ///
+    /// # Errors
+    /// Those of [`run`](crate::run).
+    pub fn suite(&mut self, suite: Suite) -> Result<()> {
+        match suite {
+            Suite::Summary => self.summary(),
+            Suite::Standard => self.standard(),
+            Suite::Duplicates => self.duplicates(&duplicates::contenders(self.config)),
+            Suite::Sizes => self.growing(&sizes::SIZES),
+            Suite::Stall => self.stall(),
+            Suite::Loads => self.growing(&sizes::LOADS),
+            Suite::Ycsb => self.ycsb(),
+            Suite::Caches => self.caches(),
+            Suite::Resizing => self.slices(),
+            Suite::Recovery => self.recovery(&recovery_sizes(self.config.keys)),
+            Suite::Cache => self.hit_rates(),
+            Suite::Durability => self.durability(),
+            Suite::Media => self.media(),
         }
-        Ok(())
     }
 
     fn standard(&mut self) -> Result<()> {
@@ -149,6 +154,17 @@ impl<'a> Recorder<'a> {
     #[must_use]
     pub fn config(&self) -> &'a Config {
         self.config
+    }
+
+    /// Where the run makes its tables.
+    #[must_use]
+    pub fn bench(&self) -> &Bench {
+        &self.bench
+    }
+
+    /// Adds the medians of samples, as rows.
+    pub fn add_medians(&mut self, mut samples: Samples) {
+        self.rows.extend(samples.rows());
     }
 
     /// Reports that `work` more is done, and that `what` begins.
@@ -262,8 +278,7 @@ impl<'a> Recorder<'a> {
         for (op, count) in stream.iter().zip(1..) {
             let stats = inserts.put(op.key)?;
             utility.add(count, keys, stats);
-            // The last of the inserts that belong to a point.
-            if count * GROWTH_POINTS / keys != (count - 1) * GROWTH_POINTS / keys {
+            if is_point(count, keys) {
                 about.keys = count;
                 self.add(&about, "load_factor", load_factor(stats));
                 let per_key = |bytes: u64| bytes as f64 / count as f64;
@@ -353,7 +368,7 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// Fills a table, which is empty, with all keys, and adds how full it is over the last doubling.
+    /// Fills a table, which is empty, with all keys, and adds how full it is on the way, and over the last doubling.
     ///
     /// # Errors
     /// Those of the table.
@@ -364,17 +379,24 @@ impl<'a> Recorder<'a> {
         stats: &dyn Fn() -> IndexStats,
     ) -> Result<()> {
         let workloads = Workloads::new(self.config.keys, self.config.seed);
-        let mut utility = Utility::default();
+        let (keys, mut utility) = (workloads.keys(), Utility::default());
         for (op, count) in workloads.draw(Workload::Load, 1, 0)[0].iter().zip(1..) {
             table.put(op.key, op.key)?;
-            utility.add(count, workloads.keys(), &stats());
+            let stats = stats();
+            utility.add(count, keys, &stats);
+            if is_point(count, keys) {
+                let about =
+                    About { table: "growth", design: name, case: "load", threads: 1, keys: count };
+                self.add(&about, "load_factor", load_factor(&stats));
+            }
         }
-        let keys = workloads.keys();
         let about = About { table: "space", design: name, case: "load", threads: 1, keys };
         for (metric, value) in utility.figures() {
             self.add(&about, metric, value);
         }
-        self.add(&about, "medium_bytes_per_key", stats().medium_bytes as f64 / keys as f64);
+        let stats = stats();
+        self.add(&about, "medium_bytes_per_key", stats.medium_bytes as f64 / keys as f64);
+        self.add(&about, "splits", stats.splits as f64);
         Ok(())
     }
 
@@ -511,7 +533,14 @@ struct Counted {
     counts: Counts,
 }
 
-fn load_factor(stats: &IndexStats) -> f64 {
+/// True of the last insert that belongs to a point of a curve of growth to so many keys.
+fn is_point(count: u64, keys: u64) -> bool {
+    count * GROWTH_POINTS / keys != (count - 1) * GROWTH_POINTS / keys
+}
+
+/// How full the slots are.
+#[must_use]
+pub fn load_factor(stats: &IndexStats) -> f64 {
     stats.slots_used as f64 / stats.slots.max(1) as f64
 }
 

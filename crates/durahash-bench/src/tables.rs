@@ -471,6 +471,13 @@ pub(crate) fn tables(report: &Report) -> Vec<Table> {
     tables
 }
 
+/// The table of one specification, a paragraph in the format of `tables/specs.txt`, if it has a row.
+#[must_use]
+pub fn table_of(report: &Report, spec: [&'static str; 4]) -> Option<Table> {
+    let table = Spec::parse(spec).table(report, None);
+    (!table.rows.is_empty()).then_some(table)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 //! Operations are drawn before the clock starts, so that drawing them costs nobody anything. All
 //! draws come from one seed: the same seed, keys and threads give the same operations.
 
-pub(crate) mod skew;
+pub mod skew;
 
 use durahash_media::hash::WordMix;
 

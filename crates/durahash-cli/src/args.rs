@@ -281,7 +281,7 @@ Examples:
   durahash bench --suite recovery --design esh --keys 40000000
   durahash bench --suite durability --design reh,pea --pool /mnt/disk"
     )]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
 
     /// Lend memory to clients, which keep an index in it
     ///

@@ -17,7 +17,7 @@ use crate::sep::{Options, Report, Stats};
 /// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
 ///
 /// The map has a thread that runs the operations, many at once, and sends heartbeats also between
-/// calls. Clones are the same client, which leaves with the last one, or by [`close`](Self::close).
+/// calls, ever more rarely, down to every 32nd of those that its [`Options`] ask for. Clones are the same client, which leaves with the last one, or by [`close`](Self::close).
 ///
 /// **Concurrency.** Operations of all threads and of all other clients are linearizable: each takes
 /// effect at one moment between its call and its return.
@@ -70,9 +70,12 @@ impl<F: Fabric> Drop for Server<F> {
     }
 }
 
+/// The longest time between two ticks of a client without operations, in ticks of a busy one.
+const IDLE_TICKS: u64 = 32;
+
 /// Ticks until the map is closed. A tick that fails may succeed the next time.
 async fn show_life<F: Fabric>(map: RemoteMap<F>) {
-    while let Err(error) = map.clone().service().await {
+    while let Err(error) = map.clone().service_if_busy(IDLE_TICKS).await {
         if matches!(error.kind(), ErrorKind::Evicted) {
             return;
         }

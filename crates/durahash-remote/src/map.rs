@@ -62,9 +62,6 @@ impl<F: Fabric> Clone for RemoteMap<F> {
     }
 }
 
-/// Times the interval of ticks: the longest time between two of a client that has nothing else to do.
-const IDLE_TICKS: u64 = 32;
-
 /// Operations that [`put_many`](RemoteMap::put_many) has under way at once.
 const LANES: usize = 32;
 
@@ -227,17 +224,22 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.tick().await
     }
 
-    /// Ticks, again and again, until the map is closed or no other clone of it exists. While this client has nothing else
-    /// to do, the time between two ticks grows to 32 times that of its [`Options`], and not beyond what a lease allows.
+    /// Ticks, again and again, until the map is closed or no other clone of it exists.
     ///
     /// # Errors
     /// As [`tick`](Self::tick).
     pub async fn service(self) -> Result<()> {
+        self.service_if_busy(1).await
+    }
+
+    /// The same, where the time between two ticks of a client that has nothing else to do grows to so many times that of
+    /// a busy one.
+    pub(crate) async fn service_if_busy(self, idle: u64) -> Result<()> {
         let mut times = 1;
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
             let before = self.counts();
             self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
-            times = if self.counts() == before { IDLE_TICKS.min(2 * times) } else { 1 };
+            times = if self.counts() == before { idle.min(2 * times) } else { 1 };
             self.0.tick().await?;
         }
         Ok(())

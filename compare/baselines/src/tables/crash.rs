@@ -1,5 +1,5 @@
 //! The tables under the crash tester, in geometry so tiny that a handful of keys reaches every path. What it finds is
-//! in `docs/papers.md`.
+//! in `docs/papers/baselines.md`.
 
 use std::sync::Arc;
 

@@ -222,6 +222,16 @@ impl<M: Medium, T: Table> driver::Table for Shared<M, T> {
 pub(crate) trait Subject: driver::Table {
     /// Its figures.
     fn figures(&self) -> IndexStats;
+
+    /// Makes room for so many more keys, where a table can before they come.
+    fn reserve(&self, _keys: u64) -> durahash_bench::Result<()> {
+        Ok(())
+    }
+
+    /// Does a step of a resize that goes on beside operations; false if there is none.
+    fn step(&self) -> durahash_bench::Result<bool> {
+        Ok(false)
+    }
 }
 
 impl<M: Medium, T: Table> Subject for Shared<M, T> {
@@ -233,6 +243,14 @@ impl<M: Medium, T: Table> Subject for Shared<M, T> {
 impl Subject for Map<u64, u64> {
     fn figures(&self) -> IndexStats {
         self.index_stats()
+    }
+
+    fn reserve(&self, keys: u64) -> durahash_bench::Result<()> {
+        Ok(Map::reserve(self, keys)?)
+    }
+
+    fn step(&self) -> durahash_bench::Result<bool> {
+        Ok(Map::step(self)?)
     }
 }
 
@@ -262,17 +280,32 @@ impl Baseline {
     }
 }
 
+/// A table of a paper, and log2 of the bytes of its segments, or of the first top level of Level hashing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfSize {
+    pub(crate) baseline: Baseline,
+    pub(crate) shift: u8,
+}
+
 impl Make for Baseline {
     type Made = Box<dyn Subject>;
 
     fn on<M: Medium>(self, medium: M) -> durahash_bench::Result<Box<dyn Subject>> {
+        OfSize { baseline: self, shift: 14 }.on(medium)
+    }
+}
+
+impl Make for OfSize {
+    type Made = Box<dyn Subject>;
+
+    fn on<M: Medium>(self, medium: M) -> durahash_bench::Result<Box<dyn Subject>> {
         // A segment is an extent.
-        let geometry = Geometry { extent_shift: 14, ..Geometry::default() };
+        let geometry = Geometry { extent_shift: self.shift, ..Geometry::default() };
         let format = Format::of_index(0, geometry, medium.region().max_bytes());
         let pool = Arc::new(Pool::create(medium, &format)?);
         pool.publish()?;
         let for_table = Arc::clone(&pool);
-        Ok(match self {
+        Ok(match self.baseline {
             Baseline::Cceh => Box::new(Shared::new(pool, Cceh::create(for_table, false)?)?),
             Baseline::CcehOfTwo => Box::new(Shared::new(pool, Cceh::create(for_table, true)?)?),
             Baseline::Dash => Box::new(Shared::new(pool, Dash::create(for_table)?)?),

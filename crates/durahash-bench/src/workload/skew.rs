@@ -8,7 +8,7 @@ use crate::named::named;
 
 named! {
     /// How often which key is drawn.
-    pub(crate) enum Drawn {
+    pub enum Drawn {
         /// Each as often.
         Uniform = "uniform",
         /// By the zipfian distribution of YCSB's exponent.
@@ -17,7 +17,7 @@ named! {
 }
 
 /// Draws operations on the keys of workloads.
-pub(crate) struct Skew<'a> {
+pub struct Skew<'a> {
     workloads: &'a Workloads,
     zipfian: Zipfian,
     /// The number of the key of each rank: what is frequent was loaded at any time.
@@ -25,7 +25,9 @@ pub(crate) struct Skew<'a> {
 }
 
 impl<'a> Skew<'a> {
-    pub(crate) fn new(workloads: &'a Workloads) -> Self {
+    /// Over the keys of workloads.
+    #[must_use]
+    pub fn new(workloads: &'a Workloads) -> Self {
         let keys = workloads.keys;
         let order = shuffled(keys, &mut Random::new(!workloads.seed));
         Skew { workloads, zipfian: Zipfian::new(keys), order }
@@ -33,13 +35,8 @@ impl<'a> Skew<'a> {
 
     /// Operations of each of `threads` threads, as many in all as there are keys: so large a part of them
     /// reads, the others put. Each `round` draws others.
-    pub(crate) fn draw(
-        &self,
-        drawn: Drawn,
-        reads: f64,
-        threads: usize,
-        round: u64,
-    ) -> Vec<Vec<Op>> {
+    #[must_use]
+    pub fn draw(&self, drawn: Drawn, reads: f64, threads: usize, round: u64) -> Vec<Vec<Op>> {
         let keys = self.workloads.keys;
         let of_thread = |thread: u64| {
             let seed = WordOfDraw { drawn, reads, round, thread }.word();

@@ -495,7 +495,8 @@ fn clients_that_load_at_the_same_time_make_one_index() {
 #[test]
 fn a_dump_ends_with_its_node() {
     over_each("--size 128MiB", |over, work, mut node| {
-        node.feed("load", lines(0..over.fewer(budget(50_000, 100_000))).as_bytes()).ok();
+        let keys = over.fewer(budget(50_000, 100_000)).max(20_000);
+        node.feed("load", lines(0..keys).as_bytes()).ok();
         let words = ["remote", "--node", &node.address, "dump"];
         let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
         // More than a pipe holds is to come yet.

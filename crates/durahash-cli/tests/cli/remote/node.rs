@@ -50,9 +50,10 @@ impl Over {
         let _ = client;
     }
 
-    /// Fewer where each takes longer, since UCX goes over TCP.
+    /// Fewer where each takes longer, since it goes over TCP.
     pub(super) fn fewer(self, n: u64) -> u64 {
         match self {
+            Over::Net => n / 10,
             #[cfg(feature = "ucx")]
             Over::Tcp => n / 10,
             _ => n,

@@ -61,7 +61,7 @@ pub(super) struct Machine {
 const OPTANE_100: Machine = Machine {
     sharers: 18,
     core: (1 << 20, 16),
-    shared: (18 * 1408 << 10, 11),
+    shared: (18 * (1408 << 10), 11),
     flush_evicts: true,
     outstanding: 14,
     buffer_blocks: 6 * 64,
@@ -105,7 +105,7 @@ impl Profile {
         cost: Cost::Machine(Machine {
             sharers: 40,
             core: (5 << 18, 20),
-            shared: (40 * 3 << 19, 12),
+            shared: (40 * (3 << 19), 12),
             flush_evicts: false,
             buffer_blocks: 8 * 64,
             read_mb_s: 8 * 7_450,
@@ -121,7 +121,7 @@ impl Profile {
         cost: Cost::Machine(Machine {
             sharers: 32,
             core: (2 << 20, 16),
-            shared: (32 * 15 << 17, 15),
+            shared: (32 * (15 << 17), 15),
             flush_evicts: false,
             outstanding: 16,
             whole_blocks: false,
