@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::cache::Cache;
 use super::counts::{AtomicTraffic, add};
 use super::profile::Machine;
+use crate::medium::{BLOCK_BYTES, LINE_BYTES};
 
 /// Lines of a block.
-const BLOCK_LINES: u64 = super::BLOCK_BYTES / super::LINE_BYTES;
+const BLOCK_LINES: u64 = BLOCK_BYTES / LINE_BYTES;
 /// The mark of a line in the caches that has stores in it.
 const DIRTY: u64 = 1;
 /// Marks of a block in the buffer: one for each line that was written, and one if all its bytes are there.
@@ -125,7 +126,7 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn new(machine: Machine) -> Self {
-        let lines = |bytes: u64| bytes / super::LINE_BYTES;
+        let lines = |bytes: u64| bytes / LINE_BYTES;
         let sharers = u64::from(machine.sharers);
         Thread {
             machine,
@@ -302,11 +303,8 @@ impl Access<'_> {
             add(&self.traffic.merges, 1);
             self.media_read(now);
         }
-        let (writes, bytes) = if machine.whole_blocks {
-            (1, super::BLOCK_BYTES)
-        } else {
-            (lines, lines * super::LINE_BYTES)
-        };
+        let (writes, bytes) =
+            if machine.whole_blocks { (1, BLOCK_BYTES) } else { (lines, lines * LINE_BYTES) };
         add(&self.traffic.media_writes, writes);
         self.bandwidth.writes.claim(bytes, machine.write_mb_s, now)
     }
@@ -315,7 +313,7 @@ impl Access<'_> {
     fn media_read(&mut self, now: u64) -> u64 {
         let machine = self.thread.machine;
         add(&self.traffic.media_reads, 1);
-        let bytes = if machine.whole_blocks { super::BLOCK_BYTES } else { super::LINE_BYTES };
+        let bytes = if machine.whole_blocks { BLOCK_BYTES } else { LINE_BYTES };
         self.bandwidth.reads.claim(bytes, machine.read_mb_s, now)
     }
 
