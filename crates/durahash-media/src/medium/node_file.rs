@@ -154,7 +154,10 @@ impl NodeFile {
     /// # Errors
     /// [`Io`](ErrorKind::Io).
     pub fn sync(&self) -> Result<()> {
-        self.file.sync()
+        self.file.sync().inspect_err(|_| {
+            // The system tells once of pages that were not written: the next sync would not hear of them.
+            let _ = State { suspect: true, ..self.state }.store(&self.file);
+        })
     }
 
     /// Puts all of it on the disk, and marks it as closed there. No process may store to it meanwhile, nor later.
@@ -162,10 +165,7 @@ impl NodeFile {
     /// # Errors
     /// [`Io`](ErrorKind::Io); it stays open then.
     pub fn close(self) -> Result<()> {
-        self.file.sync().inspect_err(|_| {
-            // The system tells once of pages that were not written: the next close would not hear of them.
-            let _ = State { suspect: true, ..self.state }.store(&self.file);
-        })?;
+        self.sync()?;
         State { closed: true, ..self.state }.store(&self.file)
     }
 }
