@@ -26,8 +26,9 @@ pub(super) fn serve(
             return Err(Failure::new(Exit::Usage, format!("{why}; {advice}")));
         }
         None if !is_loopback(address) => {
-            let why =
-                format!("whoever reaches {address} could write to the memory without a token");
+            let why = format!(
+                "every program that reaches {address} could write to the memory without a token"
+            );
             return Err(Failure::new(
                 Exit::Usage,
                 format!("{why}: give --token-file FILE, and {advice}"),

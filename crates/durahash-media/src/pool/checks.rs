@@ -9,7 +9,7 @@
 //! that was not stored to since.
 //!
 //! A medium with a live image keeps the words itself ([`DiskSums`](crate::medium::DiskSums)): of the bytes on its disk,
-//! by whoever brings them there. Stores take no note of them then, and the pool only says where they are; **S-8**
+//! by the checkpoint that brings them there. Stores take no note of them then, and the pool only says where they are; **S-8**
 //! (`medium/live/mod.rs`) holds in place of POOL-4.
 //!
 //! | Step | Stores | Then | If it stops after this step |

@@ -211,7 +211,7 @@ fn blocks_that_were_cut_off_have_no_words_when_they_come_back() {
     }
 }
 
-/// A block that was damaged when the image was made of it gets no sum that is right, whoever stores to it.
+/// A block that was damaged when the image was made of it gets no sum that is right, whatever is stored to it.
 #[test]
 fn damage_that_was_copied_stays_told_until_its_extent_is_taken_anew() {
     let (mut image, first) = closed(8);

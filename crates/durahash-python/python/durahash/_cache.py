@@ -22,7 +22,7 @@ class Cache(_native.Cache):
     Values are of the same types, and dicts. They come back as they were. ``codec`` makes bytes of others: ``"json"``,
     ``"msgpack"`` (if that is installed), ``"pickle"``, or ``(encode, decode)``, two functions to bytes and back. With a
     codec all tuples, lists and dicts go through it. Nothing is pickled unless you ask for it: a pickle runs whatever code
-    it says when it is read, so whoever can write the file could run code in this process. Ask for ``"pickle"`` only where
+    it says when it is read, so a program that can write the file could run code in this process. Ask for ``"pickle"`` only where
     nobody else can write the file. A value that is pickled is not read by a cache that was opened without.
 
     Options, all by name:

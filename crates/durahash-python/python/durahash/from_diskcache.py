@@ -4,7 +4,7 @@
 file. Nobody may write to the cache meanwhile. Where it was not closed, SQLite may leave its files -wal and -shm beside the
 database. Keys, values, expiry and tags are copied; what has expired is not. diskcache itself is not needed.
 
-What diskcache has pickled, which is all keys and values but texts, bytes and numbers, is left out, since whoever could
+What diskcache has pickled, which is all keys and values but texts, bytes and numbers, is left out, since a program that could
 write the files could run code here: ``--allow-pickle`` reads it. A value that is no plain object then needs ``--codec``.
 """
 

@@ -62,7 +62,7 @@ impl Link {
         let stream = Arc::new(stream);
         let cipher = handshake.finish().map_err(unreachable)?;
         let mut channel = Channel::new(Arc::clone(&stream), cipher);
-        // Only now does the node know that this is not the repetition of a message that somebody recorded.
+        // Only now does the node know that this is not the repetition of a message that an attacker recorded.
         let mut said = Vec::new();
         channel
             .send(&[ASK], until)

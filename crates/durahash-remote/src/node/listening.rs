@@ -42,7 +42,7 @@ pub(crate) trait Attend: Send + Sync {
 pub struct Service {
     pub(crate) offer: Offer,
     pub(crate) attend: Box<dyn Attend>,
-    /// Whoever connects can write to the memory.
+    /// Every client that connects can write to the memory.
     pub(crate) is_open: bool,
 }
 
@@ -377,7 +377,7 @@ impl Node {
     }
 
     /// Serves a client that has shown the token, when it has also shown that it is there now: its first message may be a
-    /// repetition of one that somebody recorded.
+    /// repetition of one that an attacker recorded.
     fn admit(
         &self,
         stream: Arc<TcpStream>,

@@ -35,7 +35,7 @@ pub(super) struct Served {
 pub(super) struct Spinning<'a>(&'a Served);
 
 impl Served {
-    /// Lets a thread look for requests, if few others do: on one processor, whoever looks keeps the sender from running.
+    /// Lets a thread look for requests, if few others do: on one processor, a thread that looks keeps the sender from running.
     pub(super) fn spin(&self) -> Option<Spinning<'_>> {
         let guard = Spinning(self);
         (self.spinning.fetch_add(1, Ordering::Relaxed) < self.spinning_max).then_some(guard)

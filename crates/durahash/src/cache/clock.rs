@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// Milliseconds since 1970, where somebody sets them.
+    /// Milliseconds since 1970, where a test sets them.
     manual: Option<Arc<AtomicU64>>,
 }
 

@@ -21,7 +21,7 @@
 //! of the copy. A page that the system has lost, as it could not write it back, is found out by the snapshot of B3 (**S-6**).
 //!
 //! Writers wait for a backup at the gate, for its cut; and who needs the base, while the backup reads the ring. Before
-//! batches leave the ring (C6, and the way out), whoever frees it reads those that the backup lacks into memory, and waits
+//! batches leave the ring (C6, and the way out), the thread that frees it reads those that the backup lacks into memory, and waits
 //! for no other disk. If the backup has more of these there than the ring has bytes, and than 64 MiB, when still more
 //! are to leave, its disk takes less than the pool writes: it ends with an error.
 //!

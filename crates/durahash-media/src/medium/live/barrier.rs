@@ -19,7 +19,7 @@
 //! | G4 | all are zero: the state changes from *closed, e* to *open, e + 1* by one exchange | **this is the cut** |
 //! | G5 | one is not: open, a rest of 50 µs, from G1 again. After three such tries the gate stays closed for up to 100 ms, while entrants sleep, so that the processors are for those inside; then it is open for as long | |
 //!
-//! A thread that waits for the gate spins for 5 µs and sleeps then. One that has slept for 200 ms opens the gate: whoever
+//! A thread that waits for the gate spins for 5 µs and sleeps then. One that has slept for 200 ms opens the gate: the thread that
 //! closed it may have been stopped. The exchange of G4 fails then. Where there is no `membarrier`, and in `Strict`, where a
 //! cut must cost little, step 1 is an exchange, and G1 and G2 are left out.
 //!
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Threads count in pairs of words; whoever has cut sees no half of a pair, and no store of an epoch after it.
+    /// Threads count in pairs of words; a thread that has cut sees no half of a pair, and no store of an epoch after it.
     #[test]
     fn stores_lie_on_their_side_of_the_cut() {
         for (threads, fences) in [(2, false), (2, true), (24, false)] {

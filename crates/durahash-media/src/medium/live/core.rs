@@ -94,7 +94,7 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) disk: D,
     pub(super) barrier: Barrier,
     id: u64,
-    /// Lines of the epoch before are copied by whoever changes them first.
+    /// Lines of the epoch before are copied by the thread that changes them first.
     pub(super) copying: AtomicBool,
     /// Marks that became zero again, in all.
     pub(super) lowered: AtomicU64,
@@ -214,7 +214,7 @@ impl<D: LiveDisk> Core<D> {
         true
     }
 
-    /// Step 0: page faults happen here, not inside; and whoever marks too many lines waits here.
+    /// Step 0: page faults happen here, not inside; and a thread that marks too many lines waits here.
     #[cold]
     #[inline(never)]
     fn prepare(&self, slot: &Slot, first: u64, lines: u64) {
@@ -408,7 +408,7 @@ impl<D: LiveDisk> Core<D> {
                 self.disk.abandon_live();
             }
         });
-        // Whoever waits for a checkpoint.
+        // Threads that wait for a checkpoint.
         self.moved.notify_all();
     }
 

@@ -287,7 +287,7 @@ impl Header<'_> {
         self.0[at::BAD].store(1);
     }
 
-    /// For whoever looks at the file: the next process trusts it all the same.
+    /// For a person who looks at the file: the next process trusts it all the same.
     pub(super) fn set_poisoned(&self, errno: i32) {
         self.0[at::POISONED].store(errno as u64);
     }

@@ -80,7 +80,7 @@ fn loom_the_gate_cuts_where_the_system_makes_the_barrier() {
     cut(false, 1, 2);
 }
 
-/// Nobody is inside while the gate is shut, whoever opens it before.
+/// Nobody is inside while the gate is shut, whichever thread opens it before.
 #[test]
 fn loom_the_gate_is_shut() {
     for fences in [true, false] {

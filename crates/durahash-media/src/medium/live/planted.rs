@@ -22,7 +22,7 @@ pub(super) enum Fault {
     PlainlyClosed,
     /// G4 is no exchange.
     EndedByStore,
-    /// Whoever changes a line of the epoch that is copied does not copy it.
+    /// A thread that changes a line of the epoch that is copied does not copy it.
     NotSaved,
     /// S3 has no second look at a mark.
     CopiedUnseen,

@@ -13,8 +13,8 @@
 //! | S10 of each listed line: the mark changes from this epoch's to zero, by one exchange | a line without a mark is as in the base and the noted batches | this cut |
 //! | S11 the lists of this epoch are empty | | |
 //!
-//! The copies are of the cut: a store of the next epoch comes after the mark of that epoch, and whoever reads it and
-//! fences sees that mark; so a copy behind which the old mark is still there has no such store. Whoever changed the mark
+//! The copies are of the cut: a store of the next epoch comes after the mark of that epoch, and a thread that reads it and
+//! fences sees that mark; so a copy behind which the old mark is still there has no such store. The thread that changed the mark
 //! meanwhile copied the line before, and was inside until behind the append to its list.
 
 use std::io;

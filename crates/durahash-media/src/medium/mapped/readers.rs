@@ -11,7 +11,7 @@
 //! pool that is put in the place of one may come to the same epoch once more, and so may a new pool in a file of the
 //! same number.
 //!
-//! *The end of a file.* Whoever reads a mapping beyond the end of its file is killed by the system, and a
+//! *The end of a file.* A process that reads a mapping beyond the end of its file is killed by the system, and a
 //! reader may be stopped for any time just before a load. Readers hold a shared lock on this file. A close cuts pool and live
 //! file only with that lock exclusively, which it tries once; where there are readers they stay as long
 //! as they are. So the same file is used again by later writers, as old readers may still have it: it goes only with the

@@ -239,7 +239,7 @@ impl Inner {
                 Ok(true)
             }
             Ok(None) => {
-                // Whoever has removed it tells of it, or did.
+                // The thread that has removed it tells of it, or did.
                 order.inserted(h);
                 Ok(false)
             }

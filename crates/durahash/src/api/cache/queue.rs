@@ -1,4 +1,4 @@
-//! Entries that went by themselves, for whoever keeps something beside them: evicted ones, and those that expired.
+//! Entries that went by themselves, for a caller that keeps something beside them: evicted ones, and those that expired.
 //!
 //! An entry goes from the cache to the map beside it by one batch, so that a crash leaves it in one of them. It stays
 //! there until the caller is done with it. The batch removes what was read before, so nothing may change it meanwhile:
@@ -58,7 +58,7 @@ impl Queue {
         lock(turn, &*self.beside.handle.engine.store)
     }
 
-    /// Moves an entry here; whoever calls has its turn.
+    /// Moves an entry here; its caller has its turn.
     pub(super) fn take(
         &self,
         map: &Handle<Single>,

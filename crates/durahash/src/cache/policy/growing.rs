@@ -69,7 +69,7 @@ impl<T: Default> Growing<T> {
         if self.len() >= len {
             return;
         }
-        // Whoever grows it already does it for others, too.
+        // The thread that grows it already does it for others, too.
         let Ok(_growing) = self.growing.try_lock() else { return };
         let mut now = self.len();
         while now < len {
