@@ -36,7 +36,9 @@ fn class(kind: &ErrorKind) -> &'static str {
 #[cold]
 pub(crate) fn of(e: Error) -> PyErr {
     let hint = match e.kind() {
-        ErrorKind::Locked => "; close it there, or pass the map that is open to the code that needs it",
+        ErrorKind::Locked => {
+            "; close it there, or pass the map that is open to the code that needs it"
+        }
         _ => "",
     };
     hinted(e, hint)
