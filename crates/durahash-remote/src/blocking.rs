@@ -1,18 +1,13 @@
 //! The map for threads that wait.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
 
-use durahash_media::{Error, ErrorKind, Result, process};
+use durahash_media::Result;
 
-use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
-use crate::map::{Compared, Cursor, Pages, RemoteMap};
-use crate::sep::{Options, Report, Stats};
+use crate::map::{Compared, Cursor, Pages, Pair, RemoteMap};
+use crate::sep::{Change, Options, Report, Stats};
+use crate::served::{Served, Starting, answer, methods};
 
 /// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
 ///
@@ -41,7 +36,7 @@ use crate::sep::{Options, Report, Stats};
 /// assert_eq!(map.get(b"key")?, None);
 /// # Ok::<(), durahash_remote::Error>(())
 /// ```
-pub struct BlockingMap<F: Fabric + Send>(Arc<Server<F>>);
+pub struct BlockingMap<F: Fabric + Send>(Arc<Served<F>>);
 
 impl<F: Fabric + Send> Clone for BlockingMap<F> {
     fn clone(&self) -> Self {
@@ -49,66 +44,8 @@ impl<F: Fabric + Send> Clone for BlockingMap<F> {
     }
 }
 
-type Job<F> = Box<dyn FnOnce(RemoteMap<F>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
-
-struct Server<F: Fabric> {
-    /// `None` when the last clone of the map is dropped.
-    jobs: Option<Sender<Job<F>>>,
-    /// Wakes the task that takes jobs.
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl<F: Fabric> Drop for Server<F> {
-    fn drop(&mut self) {
-        self.jobs = None;
-        self.waker.wake_by_ref();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was printed, and has failed the operation that it was in.
-            drop(thread.join());
-        }
-    }
-}
-
-/// The longest time between two ticks of a client without operations, in ticks of a busy one.
-const IDLE_TICKS: u64 = 32;
-
-/// Ticks until the map is closed. A tick that fails may succeed the next time.
-async fn show_life<F: Fabric>(map: RemoteMap<F>) {
-    while let Err(error) = map.clone().service_if_busy(IDLE_TICKS).await {
-        if matches!(error.kind(), ErrorKind::Evicted) {
-            return;
-        }
-    }
-}
-
-/// Does the jobs that are sent until there is no sender.
-async fn serve<F: Fabric>(
-    executor: &Executor,
-    map: RemoteMap<F>,
-    jobs: &Receiver<Job<F>>,
-) -> Result<()> {
-    executor.spawn(0, show_life(map.clone()));
-    loop {
-        let next = poll_fn(|_| match jobs.try_recv() {
-            Ok(job) => Poll::Ready(Some(job)),
-            Err(TryRecvError::Disconnected) => Poll::Ready(None),
-            // The sender wakes this task: its waker does not change.
-            Err(TryRecvError::Empty) => Poll::Pending,
-        });
-        match next.await {
-            // The task itself answers its caller.
-            Some(job) => drop(executor.spawn(0, job(map.clone()))),
-            // An operation under way would have kept its sender.
-            None => return map.close().await,
-        }
-    }
-}
-
-/// Methods that do as those of [`RemoteMap`] with slices.
 macro_rules! forward {
     ($($method:ident($($slice:ident: $type:ty),*) -> $value:ty;)*) => {
-        #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
         impl<F: Fabric + Send> BlockingMap<F> {$(
             #[doc = concat!("As [`RemoteMap::", stringify!($method), "`].")]
             ///
@@ -121,18 +58,7 @@ macro_rules! forward {
         )*}
     };
 }
-
-forward! {
-    get(key: [u8]) -> Option<Vec<u8>>;
-    put(key: [u8], value: [u8]) -> ();
-    put_many(pairs: [(Vec<u8>, Vec<u8>)]) -> ();
-    delete(key: [u8]) -> ();
-    insert_new(key: [u8], value: [u8]) -> bool;
-    replace(key: [u8], value: [u8]) -> Option<Vec<u8>>;
-    take(key: [u8]) -> Option<Vec<u8>>;
-    check() -> Report;
-    sweep() -> u64;
-}
+methods!(forward);
 
 impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::create`].
@@ -155,33 +81,10 @@ impl<F: Fabric + Send> BlockingMap<F> {
     where
         O: Future<Output = Result<RemoteMap<F>>>,
     {
-        let (jobs, theirs) = channel();
-        let (opened, wait) = channel();
-        let run = move || {
-            let executor = Executor::new();
-            executor.block_on(async {
-                match open().await {
-                    Ok(map) => {
-                        let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-                        tell(&opened, Ok(waker));
-                        // The other clients evict one that could not give up its row.
-                        drop(serve(&executor, map, &theirs).await);
-                    }
-                    Err(error) => tell(&opened, Err(error)),
-                }
-            });
-        };
-        let thread = process::spawn("durahash-remote", run);
-        let thread = thread.map_err(|e| Error::io("starting a thread", None, e))?;
-        let waker = match wait.recv().expect("the thread tells whether the map is open") {
-            Ok(waker) => waker,
-            Err(error) => {
-                // The row is free again when this returns.
-                drop(thread.join());
-                return Err(error);
-            }
-        };
-        Ok(BlockingMap(Arc::new(Server { jobs: Some(jobs), waker, thread: Some(thread) })))
+        let mut served = Starting::new(open)?.wait()?;
+        // The row is free again when the last clone is gone.
+        served.joins = true;
+        Ok(BlockingMap(Arc::new(served)))
     }
 
     /// Runs `f` on the thread and waits for its result.
@@ -190,16 +93,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
         T: Send + 'static,
         O: Future<Output = T> + 'static,
     {
-        let (done, wait) = channel();
-        let job: Job<F> = Box::new(move |map| {
-            let operation = f(map);
-            Box::pin(async move { tell(&done, operation.await) })
-        });
-        // Without the thread, the job is dropped, and with it the channel.
-        drop(self.0.jobs.as_ref().map(|jobs| jobs.send(job)));
-        self.0.waker.wake_by_ref();
-        wait.recv()
-            .expect("no operation has panicked, which would have ended the thread of this client")
+        answer(self.0.send(f).recv())
     }
 
     /// As [`RemoteMap::compare_set`].
@@ -217,6 +111,28 @@ impl<F: Fabric + Send> BlockingMap<F> {
         self.call(move |map| async move {
             map.compare_set(&key, expected.as_deref(), new.as_deref()).await
         })
+    }
+
+    /// As [`RemoteMap::update`]. `f` runs on the map's thread, and must not call this map.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn update(
+        &self,
+        key: &[u8],
+        f: impl FnMut(Option<&[u8]>) -> Change + Send + 'static,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = key.to_vec();
+        self.call(move |map| async move { map.update(&key, f).await })
+    }
+
+    /// As [`RemoteMap::fetch_add`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn fetch_add(&self, key: &[u8], by: u64) -> Result<u64> {
+        let key = key.to_vec();
+        self.call(move |map| async move { map.fetch_add(&key, by).await })
     }
 
     /// Calls `f` for all keys and values, in the order of [`RemoteMap::pages`]. `f` runs on the map's thread and must
@@ -278,9 +194,8 @@ impl<F: Fabric + Send> BlockingPages<F> {
     /// # Errors
     /// The same.
     #[allow(clippy::should_implement_trait, reason = "as `Pages::next`, it tells errors")]
-    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
-    pub fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
-        let cursor = std::mem::replace(&mut self.cursor, Cursor::START);
+    pub fn next(&mut self) -> Result<Option<Vec<Pair>>> {
+        let cursor = self.cursor.lend();
         let page;
         (page, self.cursor) = self.map.call(move |map| async move {
             let mut pages = Pages { map, cursor };
@@ -288,9 +203,4 @@ impl<F: Fabric + Send> BlockingPages<F> {
         });
         page
     }
-}
-
-/// Answers a call; its thread may have panicked meanwhile.
-fn tell<T>(to: &Sender<T>, what: T) {
-    drop(to.send(what));
 }

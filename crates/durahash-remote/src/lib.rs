@@ -1,6 +1,7 @@
 //! A hash index on remote memory, reached by one-sided verbs.
 //!
-//! - [`RemoteMap`]: the index SepHash, with byte strings as keys and values; [`BlockingMap`] is the same for threads.
+//! - [`RemoteMap`]: the index SepHash, with byte strings as keys and values; [`BlockingMap`] is the same for
+//!   threads that wait, [`TaskMap`] for tasks of any async runtime.
 //! - [`executor`]: runs many clients, and many operations of each, on one thread.
 //! - [`fabric`]: access to the memory of nodes. [`Local`](fabric::Local) is memory that processes of one
 //!   host share, [`Sim`](fabric::Sim) a simulation in virtual time.
@@ -23,10 +24,14 @@ mod sep;
 mod map;
 pub mod tcp;
 
+mod served;
+
 mod blocking;
+mod tasks;
 
 pub use blocking::{BlockingMap, BlockingPages};
-pub use map::{Compared, Pages, RemoteMap};
-pub use sep::{LIMIT_BYTES, Options, Report, Stats, Technique};
+pub use map::{Compared, Pages, Pair, RemoteMap};
+pub use sep::{Change, LIMIT_BYTES, Options, Report, Stats, Technique};
+pub use tasks::{TaskMap, TaskPages};
 
 pub use durahash_media::{Error, ErrorKind, Result};

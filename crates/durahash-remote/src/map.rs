@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use durahash_media::{Error, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Core, Decision, Options, Position, Report, Stats, is_damage};
+use crate::sep::{Change, Core, Options, Position, Report, Stats, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -62,7 +62,10 @@ impl<F: Fabric> Clone for RemoteMap<F> {
     }
 }
 
-/// Operations that [`put_many`](RemoteMap::put_many) has under way at once.
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
 const LANES: usize = 32;
 
 /// Outcome of [`RemoteMap::compare_set`].
@@ -118,32 +121,31 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.append(key, Some(value)).await
     }
 
+    /// The values of many keys, in their order, several at once.
+    ///
+    /// # Errors
+    /// The first error of a [`get`](Self::get).
+    pub async fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        in_lanes(keys, Vec::as_slice, async |key| self.get(key).await).await
+    }
+
     /// Sets the values of many keys, several at once. The last value of a key counts.
     ///
     /// # Errors
     /// The first error of a [`put`](Self::put). Values that were set before it stay.
-    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
-    pub async fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        // Those of one key are in one lane, one after the other.
-        let mut lanes = vec![Vec::new(); LANES];
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        for pair in pairs {
-            lanes[hasher.hash_one(&pair.0) as usize % LANES].push(pair);
-        }
-        let failed = RefCell::new(None);
-        let put = async |lane: Vec<&(Vec<u8>, Vec<u8>)>| {
-            for (key, value) in lane {
-                // No put is dropped while it runs: the memory that it took would be lost until a sweep.
-                if failed.borrow().is_some() {
-                    return;
-                }
-                if let Err(error) = self.put(key, value).await {
-                    failed.borrow_mut().get_or_insert(error);
-                }
-            }
-        };
-        all(lanes.into_iter().filter(|lane| !lane.is_empty()).map(put).collect()).await;
-        failed.into_inner().map_or(Ok(()), Err)
+    pub async fn put_many(&self, pairs: &[Pair]) -> Result<()> {
+        in_lanes(pairs, |pair| &pair.0, async |(key, value)| self.put(key, value).await).await?;
+        Ok(())
+    }
+
+    /// [`insert_new`](Self::insert_new) for many keys, several at once: tells of each, in their order, whether it had no
+    /// value. Of several values for one key the first is set.
+    ///
+    /// # Errors
+    /// The first error of an [`insert_new`](Self::insert_new). Values that were set before it stay.
+    pub async fn insert_many(&self, pairs: &[Pair]) -> Result<Vec<bool>> {
+        let insert = async |(key, value): &Pair| self.insert_new(key, value).await;
+        in_lanes(pairs, |pair| &pair.0, insert).await
     }
 
     /// Removes `key` if it is there. Costs as much as [`put`](Self::put).
@@ -175,11 +177,11 @@ impl<F: Fabric> RemoteMap<F> {
         new: Option<&[u8]>,
     ) -> Result<Compared> {
         let decide = |found: Option<&[u8]>| match new {
-            _ if found != expected => Decision::Nothing,
-            Some(new) => Decision::Put(new.to_vec()),
+            _ if found != expected => Change::Keep,
+            Some(new) => Change::Set(new.to_vec()),
             // There is nothing to remove.
-            None if found.is_none() => Decision::Nothing,
-            None => Decision::Delete,
+            None if found.is_none() => Change::Keep,
+            None => Change::Remove,
         };
         let (found, _) = self.0.conditional(key, decide).await?;
         let equal = found.as_deref() == expected;
@@ -191,7 +193,7 @@ impl<F: Fabric> RemoteMap<F> {
     /// # Errors
     /// As [`put`](Self::put).
     pub async fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.conditional(key, |_| Decision::Put(value.to_vec())).await?.0)
+        Ok(self.0.conditional(key, |_| Change::Set(value.to_vec())).await?.0)
     }
 
     /// Removes `key` and returns its value. Costs as much as [`insert_new`](Self::insert_new).
@@ -200,10 +202,58 @@ impl<F: Fabric> RemoteMap<F> {
     /// As [`put`](Self::put).
     pub async fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let decide = |found: Option<&[u8]>| match found {
-            Some(_) => Decision::Delete,
-            None => Decision::Nothing,
+            Some(_) => Change::Remove,
+            None => Change::Keep,
         };
         Ok(self.0.conditional(key, decide).await?.0)
+    }
+
+    /// Changes `key` as `f` says of its value, if it has one, and returns the value that it has then. `f` is called again whenever
+    /// another write came in between. Costs as much as [`insert_new`](Self::insert_new) each time.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn update(
+        &self,
+        key: &[u8],
+        mut f: impl FnMut(Option<&[u8]>) -> Change,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut set = None;
+        let decide = |found: Option<&[u8]>| {
+            let change = match f(found) {
+                // There is nothing to remove.
+                Change::Remove if found.is_none() => Change::Keep,
+                change => change,
+            };
+            set = if let Change::Set(value) = &change { Some(value.clone()) } else { None };
+            change
+        };
+        let (found, written) = self.0.conditional(key, decide).await?;
+        Ok(if written { set } else { found })
+    }
+
+    /// Adds `by` to the counter of `key`, eight bytes, lowest first, and returns what it was; a key without a value counts as zero.
+    /// It goes round at 2^64. Costs as much as [`insert_new`](Self::insert_new), again whenever another
+    /// write came in between.
+    ///
+    /// # Errors
+    /// [`Types`](durahash_media::ErrorKind::Types) when the value has another length; as [`put`](Self::put).
+    pub async fn fetch_add(&self, key: &[u8], by: u64) -> Result<u64> {
+        let mut before = Ok(0);
+        let add = |found: Option<&[u8]>| {
+            before = found.map_or(Ok(0), |value| {
+                value.try_into().map(u64::from_le_bytes).map_err(|_| ErrorKind::Types {
+                    found: format!("a value of {} bytes", value.len()),
+                    wanted: "a counter of 8".into(),
+                })
+            });
+            match &before {
+                Ok(before) => Change::Set(before.wrapping_add(by).to_le_bytes().to_vec()),
+                Err(_) => Change::Keep,
+            }
+        };
+        self.0.conditional(key, add).await?;
+        Ok(before?)
     }
 
     /// Iterates over all keys and values, segment by segment. Each call of [`next`](Pages::next) returns a
@@ -297,6 +347,11 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub(crate) const START: Cursor = Cursor { at: Some(Position::START), damage: VecDeque::new() };
+
+    /// The position, for a step; unless it comes back, the next step reads the same segment again.
+    pub(crate) fn lend(&mut self) -> Cursor {
+        Cursor { at: self.at, damage: std::mem::take(&mut self.damage) }
+    }
 }
 
 /// The keys and values of a map, from [`RemoteMap::pages`].
@@ -313,8 +368,7 @@ impl<F: Fabric> Pages<F> {
     /// its segment, less those whose newest value depends on that block. The next call continues
     /// behind it, or ends if the segment itself is damaged. Otherwise as
     /// [`RemoteMap::get`], and the next call tries the same segment again.
-    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
-    pub async fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Pair>>> {
         if let Some(e) = self.cursor.damage.pop_front() {
             return Err(e);
         }
@@ -330,6 +384,38 @@ impl<F: Fabric> Pages<F> {
                 Err(e)
             }
         }
+    }
+}
+
+/// Runs `operation` for all items, several at once, and those of one key one after the other. Returns the first error.
+async fn in_lanes<T, R>(
+    items: &[T],
+    key: impl Fn(&T) -> &[u8],
+    operation: impl AsyncFn(&T) -> Result<R>,
+) -> Result<Vec<R>> {
+    let mut lanes = vec![Vec::new(); LANES];
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    for (idx, item) in items.iter().enumerate() {
+        lanes[hasher.hash_one(key(item)) as usize % LANES].push(idx);
+    }
+    let results = RefCell::new(items.iter().map(|_| None).collect::<Vec<_>>());
+    let failed = RefCell::new(None);
+    let run = async |lane: Vec<usize>| {
+        for idx in lane {
+            // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
+            if failed.borrow().is_some() {
+                return;
+            }
+            match operation(&items[idx]).await {
+                Ok(result) => results.borrow_mut()[idx] = Some(result),
+                Err(error) => _ = failed.borrow_mut().get_or_insert(error),
+            }
+        }
+    };
+    all(lanes.into_iter().filter(|lane| !lane.is_empty()).map(run).collect()).await;
+    match failed.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(results.into_inner().into_iter().flatten().collect()),
     }
 }
 

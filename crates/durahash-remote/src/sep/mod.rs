@@ -98,4 +98,4 @@ pub(crate) use client::Core;
 pub use client::Stats;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
-pub(crate) use write::Decision;
+pub use write::Change;

@@ -29,11 +29,15 @@ const AT_ONCE: usize = 8;
 /// Waits for the client that filled a segment to merge it, before another client does.
 const WAITS: u32 = 4;
 
-/// A conditional operation's decision about the value that it found.
-pub(crate) enum Decision {
-    Put(Vec<u8>),
-    Delete,
-    Nothing,
+/// What becomes of a key; see [`update`](crate::RemoteMap::update).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has this value.
+    Set(Vec<u8>),
+    /// It has none.
+    Remove,
+    /// It stays as it is.
+    Keep,
 }
 
 impl<F: Fabric> Core<F> {
@@ -124,7 +128,7 @@ impl<F: Fabric> Core<F> {
     pub(crate) async fn conditional(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+        mut decide: impl FnMut(Option<&[u8]>) -> Change,
     ) -> Result<(Option<Vec<u8>>, bool)> {
         Self::check_sizes(key, &[])?;
         self.upkeep().await?;
@@ -134,9 +138,9 @@ impl<F: Fabric> Core<F> {
             let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
             let found = self.value(&op, key, hash, &sight).await?;
             let value = match decide(found.as_deref()) {
-                Decision::Nothing => return Ok((found, false)),
-                Decision::Delete => None,
-                Decision::Put(value) => Some(value),
+                Change::Keep => return Ok((found, false)),
+                Change::Remove => None,
+                Change::Set(value) => Some(value),
             };
             let Some((idx, frees)) = &sight.free else {
                 self.full(&mut op, &sight).await?;

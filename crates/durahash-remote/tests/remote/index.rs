@@ -6,7 +6,7 @@ use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{
     Addr, Batch, Chaos, Fabric, Local, LocalClient, LocalOptions, Sim, SimClient, SimOptions,
 };
-use durahash_remote::{BlockingMap, Compared, ErrorKind, Options, RemoteMap, Result};
+use durahash_remote::{BlockingMap, Change, Compared, ErrorKind, Options, RemoteMap, Result};
 
 fn tiny() -> Options {
     let mut options = Options::default();
@@ -304,23 +304,12 @@ fn threads_share_a_local_fabric() {
             scope.spawn(move || {
                 for i in 0..500u32 {
                     map.put(&[thread, i].map(u32::to_le_bytes).concat(), b"own").unwrap();
-                    // A counter of all.
-                    loop {
-                        let old = map.get(b"count").unwrap();
-                        let count = old
-                            .as_deref()
-                            .map_or(0, |old| u32::from_le_bytes(*old.first_chunk().unwrap()));
-                        let new = (count + 1).to_le_bytes();
-                        let set = map.compare_set(b"count", old.as_deref(), Some(&new)).unwrap();
-                        if set == Compared::Set {
-                            break;
-                        }
-                    }
+                    map.fetch_add(b"count", 1).unwrap();
                 }
             });
         }
     });
-    assert_eq!(other.get(b"count").unwrap(), Some(2000u32.to_le_bytes().to_vec()));
+    assert_eq!(other.get(b"count").unwrap(), Some(2000u64.to_le_bytes().to_vec()));
     assert_eq!(map.check().unwrap().keys, 2001);
     drop(other);
     let before = map.check().unwrap();
@@ -348,7 +337,7 @@ fn a_blocking_map_is_closed_for_all_its_clones() {
 }
 
 #[test]
-fn many_puts_at_once_keep_the_order_of_each_key() {
+fn many_at_once_keep_the_order_of_each_key() {
     for seed in 0..4 {
         let sim = sim(2, 64 << 20, Some(Chaos::default()));
         run(&sim, |client| async move {
@@ -359,10 +348,32 @@ fn many_puts_at_once_keep_the_order_of_each_key() {
                 .collect();
             let model: BTreeMap<_, _> = pairs.iter().cloned().collect();
             map.put_many(&pairs).await?;
-            for (key, value) in &model {
-                assert_eq!(map.get(key).await?.as_ref(), Some(value));
-            }
+            let mut keys: Vec<_> = model.keys().cloned().collect();
+            let mut found: Vec<_> = model.values().cloned().map(Some).collect();
+            keys.push(b"none".to_vec());
+            found.push(None);
+            assert_eq!(map.get_many(&keys).await?, found);
             map.put_many(&[]).await?;
+            // The first of those of one key, where there is none.
+            let new = [(b"one", b"1"), (b"one", b"2"), (b"two", b"2")]
+                .map(|(k, v)| (k.to_vec(), v.to_vec()));
+            let all: Vec<_> = pairs.iter().take(100).cloned().chain(new).collect();
+            let was_new = map.insert_many(&all).await?;
+            assert!(was_new[..100].iter().all(|new| !new) && was_new[100..] == [true, false, true]);
+            assert_eq!(map.get(b"one").await?.as_deref(), Some(&b"1"[..]));
+            let append = |old: Option<&[u8]>| Change::Set([old.unwrap_or(b""), b"+"].concat());
+            assert_eq!(map.update(b"one", append).await?.as_deref(), Some(&b"1+"[..]));
+            assert_eq!(map.update(b"two", |_| Change::Keep).await?.as_deref(), Some(&b"2"[..]));
+            for key in [b"one", b"two"] {
+                assert_eq!(map.update(key, |_| Change::Remove).await?, None);
+                assert_eq!(map.update(key, |_| Change::Remove).await?, None);
+            }
+            let (key, value) = model.first_key_value().unwrap();
+            assert!(matches!(
+                map.fetch_add(key, 1).await.unwrap_err().kind(),
+                ErrorKind::Types { .. }
+            ));
+            assert_eq!(map.get(key).await?.as_ref(), Some(value));
             pairs.push((b"large".to_vec(), vec![0; (1 << 20) + 1]));
             let refused = map.put_many(&pairs).await.unwrap_err();
             assert!(matches!(refused.kind(), ErrorKind::TooLarge { .. }), "{refused}");
