@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -66,7 +65,7 @@ impl<F: Fabric> Clone for RemoteMap<F> {
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
-const LANES: usize = 32;
+const LANES: usize = 64;
 
 /// Outcome of [`RemoteMap::compare_set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -393,26 +392,29 @@ async fn in_lanes<T, R>(
     key: impl Fn(&T) -> &[u8],
     operation: impl AsyncFn(&T) -> Result<R>,
 ) -> Result<Vec<R>> {
-    let mut lanes = vec![Vec::new(); LANES];
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    for (idx, item) in items.iter().enumerate() {
-        lanes[hasher.hash_one(key(item)) as usize % LANES].push(idx);
-    }
+    // Those of one key stand together, in their order, and a lane takes all of them.
+    let mut order: Vec<_> = (0..items.len()).collect();
+    order.sort_by_key(|&idx| key(&items[idx]));
+    let runs = RefCell::new(order.chunk_by(|&a, &b| key(&items[a]) == key(&items[b])));
+    // Not borrowed while an operation runs.
+    let next = || runs.borrow_mut().next();
     let results = RefCell::new(items.iter().map(|_| None).collect::<Vec<_>>());
     let failed = RefCell::new(None);
-    let run = async |lane: Vec<usize>| {
-        for idx in lane {
-            // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
-            if failed.borrow().is_some() {
-                return;
-            }
-            match operation(&items[idx]).await {
-                Ok(result) => results.borrow_mut()[idx] = Some(result),
-                Err(error) => _ = failed.borrow_mut().get_or_insert(error),
+    let run = async || {
+        // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
+        while let Some(run) = next().filter(|_| failed.borrow().is_none()) {
+            for &idx in run {
+                match operation(&items[idx]).await {
+                    Ok(result) => results.borrow_mut()[idx] = Some(result),
+                    Err(error) => {
+                        failed.borrow_mut().get_or_insert(error);
+                        return;
+                    }
+                }
             }
         }
     };
-    all(lanes.into_iter().filter(|lane| !lane.is_empty()).map(run).collect()).await;
+    all((0..items.len().min(LANES)).map(|_| run()).collect()).await;
     match failed.into_inner() {
         Some(error) => Err(error),
         None => Ok(results.into_inner().into_iter().flatten().collect()),

@@ -52,6 +52,8 @@ faults! {
     EntryFirst,
     /// A put is acknowledged although its swap failed.
     SwapUnseen,
+    /// Several appends of a client are under way in a segment although the fabric does not order their swaps.
+    OrderAssumed,
     /// A conditional operation whose swap failed appends what it had decided.
     DecidedOnce,
     /// Only the client that filled a segment merges it.

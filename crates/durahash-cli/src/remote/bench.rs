@@ -130,6 +130,14 @@ impl<M: Memory> Table for Index<M> {
         value.map(|value| word(&value)).transpose()
     }
 
+    fn get_many(&self, keys: &[u64], out: &mut [Option<u64>]) -> Result<(), Error> {
+        let keys: Vec<_> = keys.iter().map(|key| key.to_le_bytes().to_vec()).collect();
+        for (value, out) in self.map().get_many(&keys)?.into_iter().zip(out) {
+            *out = value.map(|value| word(&value)).transpose()?;
+        }
+        Ok(())
+    }
+
     fn put(&self, key: u64, value: u64) -> Result<(), Error> {
         Ok(self.map().put(&key.to_le_bytes(), &value.to_le_bytes())?)
     }

@@ -107,6 +107,12 @@ pub trait Fabric: Clone + 'static {
     /// knows for certain which clients are dead, and evicts no others.
     fn lease_ns(&self) -> Option<u64>;
 
+    /// Whether the compare-and-swaps of this client to one node take effect in the order in which they were posted, and
+    /// none after one that did not. A batch is posted when its future is first polled.
+    fn orders_swaps(&self) -> bool {
+        false
+    }
+
     /// Shuts out the client of `row`: no verb of it takes effect afterwards. Returns `true` for a free row, and `false`
     /// when the client is alive and the fabric does not evict live clients.
     ///

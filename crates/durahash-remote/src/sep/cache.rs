@@ -73,6 +73,8 @@ struct View {
     a: WordA,
     /// Its entries from the first one on. The offset to append at is their number, or more.
     seen: Vec<CachedEntry>,
+    /// The first entry that no append of this client is under way to.
+    next: u32,
     table: Option<Rc<FpTable>>,
     /// Entries that were appended between the last two looks.
     grown: u32,
@@ -81,7 +83,7 @@ struct View {
 
 impl View {
     fn new(a: WordA, epoch: u64) -> Self {
-        View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch }
+        View { a, seen: Vec::new(), next: 0, table: None, grown: 0, confirmed: epoch }
     }
 }
 
@@ -171,6 +173,18 @@ impl Cache {
         if view.seen.len() == idx as usize {
             view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
         }
+    }
+
+    /// The entry from `first` on to which this client's next append goes, if that is before `end`.
+    pub(super) fn reserve(&mut self, cur: Ref, a: WordA, first: u32, end: u32) -> Option<u32> {
+        let mut view = self.view(cur, a);
+        let idx = view.as_ref().map_or(first, |view| first.max(view.next));
+        (idx < end).then(|| {
+            if let Some(view) = &mut view {
+                view.next = idx + 1;
+            }
+            idx
+        })
     }
 
     /// Sets the fp2 of a cached entry.

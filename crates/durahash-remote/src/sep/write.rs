@@ -6,6 +6,7 @@
 //! | | 2 | swap the first free entry, of the generation before, for the new one | done |
 //! | | | hint, unsignaled | a merge reads the key in its place |
 //! | | | the client that filled the last entry merges | another client merges later |
+//! | | | where the fabric orders swaps, other appends of this client are under way to the entries before | none after the first that does not take effect does, so no free entry is before a live one |
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
@@ -98,15 +99,22 @@ impl<F: Fabric> Core<F> {
             let first = if planted(Fault::EntryFirst) { &mut none } else { &mut *block };
             let sight = self.look(op, hash, Scope::Append, first).await?;
             *doubtful = false;
-            let Some((mut idx, frees)) = sight.free.clone() else {
+            let Some((first, frees)) = sight.free.clone() else {
                 self.full(op, &sight).await?;
                 continue;
             };
-            for old in frees {
+            let mut idx = first;
+            loop {
+                // Reserved only if the swap is posted at once.
+                op.admitted()?;
+                let end = first + frees.len() as u32;
+                let Some(free) = self.next_free(&sight, idx, end) else { break };
+                idx = free;
+                let old = frees[(idx - first) as usize];
                 *doubtful = true;
-                let first = self.swap(op, hash, &sight, idx, old, kv).await?;
+                let there = self.swap(op, hash, &sight, idx, old, kv).await?;
                 *doubtful = false;
-                match first {
+                match there {
                     None => {
                         if planted(Fault::EntryFirst) {
                             op.send(Batch::of(|batch| write_block(batch, block))).await?;
@@ -116,11 +124,21 @@ impl<F: Fabric> Core<F> {
                     }
                     Some(_) if planted(Fault::SwapUnseen) => return Ok(()),
                     // The entry there is of this generation, so the next one is the first free one.
-                    Some(first) if first.state(sight.a.generation()) == State::Live => idx += 1,
+                    Some(there) if there.state(sight.a.generation()) == State::Live => idx += 1,
                     Some(_) => break,
                 }
             }
         }
+    }
+
+    /// The entry from `idx` on that an append takes, if it is before `end`. Other appends of this client, under way to
+    /// the entries before it, take effect before it does, or do not because the entry is no more free.
+    fn next_free(&self, sight: &Sight, idx: u32, end: u32) -> Option<u32> {
+        let ordered = self.fabric.orders_swaps() && self.fabric.lease_ns().is_none();
+        if ordered || planted(Fault::OrderAssumed) {
+            return self.cache.borrow_mut().reserve(sight.cur, sight.a, idx, end);
+        }
+        (idx < end).then_some(idx)
     }
 
     /// Reads, decides, and appends unless another append came in between. Returns the value found, and whether

@@ -308,6 +308,11 @@ impl Fabric for Tcp {
         None
     }
 
+    /// The node runs what a connection brings in its order.
+    fn orders_swaps(&self) -> bool {
+        true
+    }
+
     async fn evict(&self, row: u32) -> Result<bool> {
         self.0.own().counts.round_trips += 1;
         // No row has a client that node 0 has lost.

@@ -30,6 +30,7 @@ const LOOKS: &[Case] = &[
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 1, 100),
+    (&[OrderAssumed], crowded, 1, 100),
     (&[DecidedOnce], any, 2, 100),
     (&[OthersMerge], any, 18, 200),
     (&[TombstoneMerged], any, 1, 100),
@@ -87,6 +88,18 @@ fn wide(plan: &mut Plan) {
 fn large(plan: &mut Plan) {
     sizes(plan, 64, 4096, plan.options.max_depth, 0);
     *plan = Plan { clients: 2, tasks: 3, ops: 500, keys: 1500, death_one_in: 0, ..plan.clone() };
+}
+
+/// Tasks of a client that append to the same segments.
+fn crowded(plan: &mut Plan) {
+    wide(plan);
+    *plan = Plan { clients: 3, tasks: 4, lease_ns: None, ..plan.clone() };
+}
+
+/// The same over a fabric that orders their swaps.
+fn ordered(plan: &mut Plan) {
+    crowded(plan);
+    plan.chaos.orders_swaps = true;
 }
 
 /// Splits, and deaths in the middle of them.
@@ -199,6 +212,7 @@ fn nothing_is_found_without_a_fault() {
     let shapes: &[(&[Fault], Shape, u64)] = &[
         (&[], any, 100),
         (&[], wide, 100),
+        (&[], ordered, 300),
         (&[], large, 3),
         (&[], splitting, 100),
         (&[], churning, 50),

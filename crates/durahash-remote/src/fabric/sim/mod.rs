@@ -302,6 +302,10 @@ impl Fabric for SimClient {
         self.0.world.borrow().options.lease_ns
     }
 
+    fn orders_swaps(&self) -> bool {
+        self.0.world.borrow().orders_swaps()
+    }
+
     async fn evict(&self, row: u32) -> Result<bool> {
         let done = self.under_way(|world, client| Ok(Some(world.evict(client, row)))).await?;
         Ok(done.into_bytes() == [1])

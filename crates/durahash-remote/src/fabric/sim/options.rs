@@ -109,6 +109,8 @@ pub struct Chaos {
     pub stall_ns_max: u64,
     /// One verb in so many kills its client; 0 for none.
     pub death_one_in: u64,
+    /// The [`orders_swaps`](crate::fabric::Fabric::orders_swaps) of the fabric.
+    pub orders_swaps: bool,
 }
 
 impl Default for Chaos {
@@ -120,6 +122,7 @@ impl Default for Chaos {
             stall_one_in: 200,
             stall_ns_max: 500_000,
             death_one_in: 0,
+            orders_swaps: false,
         }
     }
 }

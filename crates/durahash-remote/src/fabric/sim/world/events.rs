@@ -83,7 +83,7 @@ impl World {
     /// Lets nothing of a client take effect any more: what is under way does now, or never.
     pub(super) fn fence(&mut self, client: u32) {
         self.clients[client as usize].evicted = true;
-        for slot in 0..self.posts.len() as u32 {
+        for slot in self.slots() {
             let post = &self.posts[slot as usize];
             if !post.in_use || post.client != client {
                 continue;
@@ -112,7 +112,8 @@ impl World {
     }
 
     /// Lets a part take effect, or not.
-    pub(super) fn end_part(&mut self, slot: u32, part: u32, applies: bool) {
+    pub(super) fn end_part(&mut self, slot: u32, part: u32, mut applies: bool) {
+        let ordered = self.orders_swaps();
         let post = &mut self.posts[slot as usize];
         let of_post = &mut post.parts[part as usize];
         of_post.done = true;
@@ -120,6 +121,11 @@ impl World {
         post.left -= 1;
         let verb = post.verbs[part_verb as usize];
         let (id, client, number) = (post.id, post.client, post.first + u64::from(part_verb));
+        if ordered && matches!(verb.kind, Kind::CompareSwap { .. }) {
+            let of_node = &mut self.clients[client as usize].swaps[verb.addr.node() as usize];
+            applies &= !of_node.broken;
+            of_node.broken |= !applies;
+        }
         if applies {
             let memory = &mut self.nodes[verb.addr.node() as usize].bytes;
             let memory = &mut memory[verb.addr.off() as usize + from as usize..][..len as usize];

@@ -63,6 +63,17 @@ pub(super) struct Client {
     /// It learns of nothing until then.
     stalled_until: u64,
     unsignaled: Vec<Unsignaled>,
+    /// For each node.
+    swaps: Vec<Swaps>,
+}
+
+/// Compare-and-swaps of a client to a node that take effect in their order.
+#[derive(Clone, Default)]
+struct Swaps {
+    /// When the last one does.
+    last: u64,
+    /// One did not, so no later one does.
+    broken: bool,
 }
 
 /// Writes of a client to a node that it does not await.
@@ -248,6 +259,7 @@ impl World {
             counts: Counts::default(),
             stalled_until: 0,
             unsignaled: vec![Unsignaled::default(); self.nodes.len()],
+            swaps: vec![Swaps::default(); self.nodes.len()],
         });
         Ok(client)
     }
@@ -286,7 +298,7 @@ impl World {
     pub(super) fn lose_node(&mut self, node: u8) {
         self.nodes[node as usize].lost = true;
         self.note(4, node.into(), 0);
-        for slot in 0..self.posts.len() as u32 {
+        for slot in self.slots() {
             let post = &self.posts[slot as usize];
             let flushes = matches!(post.purpose, Purpose::Flush { node: of, .. } if of == node);
             let touches = post.verbs.iter().any(|verb| verb.addr.node() == node);
@@ -314,6 +326,19 @@ impl World {
                 self.release(slot);
             }
         }
+    }
+
+    pub(super) fn orders_swaps(&self) -> bool {
+        self.options.chaos.is_some_and(|chaos| chaos.orders_swaps)
+    }
+
+    /// All posts, in the order in which they were posted where that matters.
+    fn slots(&self) -> Vec<u32> {
+        let mut slots: Vec<_> = (0..self.posts.len() as u32).collect();
+        if self.orders_swaps() {
+            slots.sort_by_key(|slot| self.posts[*slot as usize].id);
+        }
+        slots
     }
 
     fn note(&mut self, what: u64, a: u64, b: u64) {

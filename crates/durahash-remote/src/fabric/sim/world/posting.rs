@@ -6,7 +6,7 @@ use durahash_media::{ErrorKind, Result};
 
 use super::{COMPLETE, EVICT, Event, Fate, Part, Post, Purpose, World};
 use crate::fabric::Addr;
-use crate::fabric::batch::{Batch, Verb};
+use crate::fabric::batch::{Batch, Kind, Verb};
 use crate::fabric::sim::hook::{Choice, Stage, VerbEvent};
 use crate::fabric::sim::options::Chaos;
 use crate::fabric::sim::wire::{PS_PER_NS, Times};
@@ -34,6 +34,10 @@ impl World {
         let mut complete = self.schedule(slot);
         if self.posts[slot as usize].error.is_none() {
             complete = self.delayed(complete);
+        }
+        if self.orders_swaps() {
+            let swaps = self.clients[client as usize].swaps.iter();
+            complete = swaps.fold(complete, |latest, of_node| latest.max(of_node.last + 1));
         }
         self.cut(slot, complete);
         self.complete_at(slot, complete);
@@ -268,7 +272,15 @@ impl World {
 
     fn part(&mut self, slot: u32, verb: usize, from: u32, len: u32, latest: u64) {
         let number = self.add_part(slot, Part { verb: verb as u32, from, len, done: false });
-        let at = self.between(latest);
+        let mut at = self.between(latest);
+        let Post { client, ref verbs, .. } = self.posts[slot as usize];
+        if let Verb { kind: Kind::CompareSwap { .. }, addr, .. } = verbs[verb]
+            && self.orders_swaps()
+        {
+            let last = &mut self.clients[client as usize].swaps[addr.node() as usize].last;
+            at = at.max(*last);
+            *last = at;
+        }
         self.push(at, slot, number);
     }
 
