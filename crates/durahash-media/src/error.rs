@@ -52,7 +52,7 @@ pub enum ErrorKind {
     Version {
         /// Version found in the file.
         found: u64,
-        /// Version that this library writes. It may read older ones, too.
+        /// Version that this library reads and writes.
         expected: u64,
     },
     /// The pool was written on a machine of the other byte order.
@@ -342,10 +342,15 @@ impl fmt::Display for Error {
         match &self.0.kind {
             ErrorKind::Io { doing, source } => write!(f, "{doing}: {source}{}", limits(doing, source)),
             ErrorKind::NotAPool { why } => write!(f, "this is not a durahash pool: {why}"),
+            ErrorKind::Version { found, expected } if found < expected => write!(
+                f,
+                "the pool has format version {found}, an earlier one that was never released (this build has \
+                 version {expected}): make a new pool; there is no conversion"
+            ),
             ErrorKind::Version { found, expected } => write!(
                 f,
-                "the pool has format version {found}, which this build does not read (it makes pools of version \
-                 {expected}): dump it with the build that wrote it, and load the dump"
+                "the pool has format version {found}, a later one than this build has ({expected}): dump it with \
+                 the build that wrote it, and load the dump"
             ),
             ErrorKind::ByteOrder => f.write_str(
                 "the pool was written on a machine of the other byte order: dump it on a machine of that byte \

@@ -72,7 +72,7 @@ impl Play {
         let format = Format::of_index(1, geometry, MAX_BYTES);
         let pool = Arc::new(Pool::create(sim.clone(), &format).unwrap());
         let reh = Reh::create(Arc::clone(&pool)).unwrap();
-        let onlooker = Onlooker::new(pool).unwrap();
+        let onlooker = Onlooker::new(pool);
         sim.set_hook(Box::new(Between));
         let (model, rng) = (Cell::default(), Cell::new(Some(Rng::new(seed))));
         Rc::new(Play { reh, onlooker, model, rng, next: Cell::new(1), puts: Cell::new(8) })

@@ -62,7 +62,7 @@ pub use live::LiveFiles;
 pub use live::{FileName, LIVE_WORDS, Live, LiveDisk, LiveSource};
 #[cfg(not(loom))]
 pub(crate) use logged::{
-    AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSIONS, LogSpace, TABLES, TABLES_OFF, end_of_log,
+    AREA_BYTES_MIN, FORMAT_VERSION, LOG_ALIGN, LOG_OFF, LogSpace, TABLES, TABLES_OFF, end_of_log,
     format_log, place_log, used_at_first,
 };
 pub use logged::{Disk, FileDisk, Line, Logged, SyncMode};

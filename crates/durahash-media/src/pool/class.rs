@@ -8,7 +8,7 @@
 //!
 //! Values of a round size are common, and a record has a header and a key besides: a large class is by as much
 //! larger than what is round. It is taken for all that is more than a sixteenth of an extent, but for just the bytes of
-//! a smaller class or of whole extents. Pools of format 3 have no large classes.
+//! a smaller class or of whole extents.
 
 /// Blocks are multiples of this.
 const STEP_BYTES: u64 = 16;
@@ -48,11 +48,10 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// Those of a pool with such extents, and with large classes or without.
-    pub(crate) fn new(extent_bytes: u64, large: bool) -> Self {
+    /// Those of a pool with such extents.
+    pub(crate) fn new(extent_bytes: u64) -> Self {
         let first_large = 2 + 4 * (extent_bytes.ilog2() as u8 - 7) + 1;
-        let most = if large { LARGE_CLASSES } else { 0 };
-        let end_large = FIRST_CELL.min(first_large + most);
+        let end_large = FIRST_CELL.min(first_large + LARGE_CLASSES);
         let mut bytes = [NONE; LAST as usize + 1];
         for class in (0..end_large).chain(FIRST_CELL..=LAST) {
             bytes[usize::from(class)] = match class {
@@ -86,7 +85,7 @@ impl Classes {
     pub(crate) fn of(&self, bytes: u64) -> Option<u8> {
         let small = small_class(bytes).filter(|class| *class < self.first_large);
         let fits = small.is_some_and(|class| self.bytes(class) == bytes);
-        if bytes <= self.extent_bytes / 16 || fits || self.first_large == self.end_large {
+        if bytes <= self.extent_bytes / 16 || fits {
             return small;
         }
         let large = &self.bytes[usize::from(self.first_large)..usize::from(self.end_large)];
@@ -164,7 +163,7 @@ mod tests {
 
     #[test]
     fn cells_have_the_bytes_that_were_asked_for() {
-        let classes = Classes::new(64 << 10, true);
+        let classes = Classes::new(64 << 10);
         for bytes in 0..=200 {
             let class = class_of_cell(bytes);
             let is_cell = bytes % 8 == 0 && (16..=136).contains(&bytes);
@@ -177,9 +176,9 @@ mod tests {
     #[test]
     fn classes_hold_what_they_say_and_waste_little() {
         let extent_bytes = 512 << 10;
-        let classes = Classes::new(extent_bytes, false);
+        let classes = Classes::new(extent_bytes);
         let mut last = 0;
-        for bytes in 1..=extent_bytes / 2 {
+        for bytes in 1..=extent_bytes / 16 {
             let class = classes.of(bytes).unwrap();
             let got = classes.bytes(class);
             assert!(got >= bytes, "{bytes} in {got}");
@@ -192,12 +191,9 @@ mod tests {
                 assert!((got - bytes) * 5 <= got, "{bytes} wastes too much of {got}");
             }
         }
-        assert_eq!(classes.of(extent_bytes / 2 + 1), None);
         assert_eq!(classes.bytes(classes.of(extent_bytes / 2).unwrap()), 256 << 10);
-        for large in [false, true] {
-            let class = Classes::new(1 << 30, large).of(1 << 29);
-            assert_eq!(class, Some(94), "the last class that has a code");
-        }
+        let class = Classes::new(1 << 30).of(1 << 29);
+        assert_eq!(class, Some(94), "the last class that has a code");
     }
 
     /// Blocks and chunks of pools of every size of extents.
@@ -205,7 +201,7 @@ mod tests {
     fn large_classes_waste_little_of_their_chunks() {
         for shift in 10..=30 {
             let extent_bytes = 1 << shift;
-            let classes = Classes::new(extent_bytes, true);
+            let classes = Classes::new(extent_bytes);
             let large: Vec<u8> = (0..=LAST).filter(|class| classes.is_large(*class)).collect();
             assert_eq!(large.len(), 56.min(120 - 4 * shift as usize));
             for pair in large.windows(2) {

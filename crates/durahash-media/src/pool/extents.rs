@@ -232,16 +232,13 @@ impl Extents {
     /// Sees to it that the head has its extents, and no others are kept for it.
     fn find_heads(&mut self) -> Result<()> {
         let heads = self.table.heads();
-        let wrong = |i| Error::corrupt("the kind of an extent of the head is wrong", i);
         if let Some(i) = heads.iter().find(|i| self.kinds[**i as usize] != ExtentKind::Head) {
-            return Err(wrong(self.table.off(*i)));
+            let what = "the kind of an extent of the head is wrong";
+            return Err(Error::corrupt(what, self.table.off(*i)));
         }
         for i in self.of_kind(ExtentKind::Head) {
             if !heads.contains(&i) {
-                // A crash may leave this, but in format 3.
-                if self.table.is_flat() {
-                    return Err(wrong(self.table.off(i)));
-                }
+                // A crash may leave this.
                 self.kinds[i as usize] = ExtentKind::Free;
                 self.headless.push(i);
             }

@@ -161,7 +161,7 @@ impl<M: Medium> Pool<M> {
         medium.store(&superblock.state, state.to_word());
         medium.flush(superblock);
         let table = Arc::new(Table::create(&format));
-        let classes = Classes::new(format.extent_bytes(), true);
+        let classes = Classes::new(format.extent_bytes());
         let extents = Extents::create(&medium, &format, &table)?;
         Ok(Pool {
             read_only: false,
@@ -243,7 +243,7 @@ impl<M: Medium> Pool<M> {
         let lost = lost || copied;
         let loaded = superblock.counters().load(&medium, before);
         let table = Arc::new(Table::open(&medium, &format, extents)?);
-        let classes = Classes::new(format.extent_bytes(), !table.is_flat());
+        let classes = Classes::new(format.extent_bytes());
         let extents = Extents::open(&medium, &format, extents, &table, &classes, lost)?;
         let state = State {
             epoch: before.epoch.wrapping_add(1),
@@ -370,11 +370,6 @@ impl<M: Medium> Pool<M> {
         self.format.max_bytes.min(self.medium.region().max_bytes())
     }
 
-    /// True for a pool of format 3, which is read and written as it is.
-    pub fn is_of_format_3(&self) -> bool {
-        self.table.is_flat()
-    }
-
     /// The random name of this pool.
     pub fn uuid(&self) -> [u64; 2] {
         self.uuid
@@ -394,14 +389,6 @@ impl<M: Medium> Pool<M> {
     /// copied while it was in use.
     pub fn may_lack_pages(&self) -> bool {
         self.lost.is_some()
-    }
-
-    /// True if a design may keep state that libraries before format `since` do not know, and would not keep right.
-    ///
-    /// # Errors
-    /// Never for a pool that is open; the bounds are checked all the same.
-    pub fn is_kept_right(&self, since: u64) -> Result<bool> {
-        Ok(self.medium.load(&self.at::<Superblock>(0)?.version) >= since)
     }
 
     /// True if the pool is new or was closed cleanly before this open.

@@ -17,7 +17,7 @@
 //! epoch, above it the flags. Every root changes by one 8-byte store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::{CHECKS_OFF, LOG_OFF, LOG_VERSIONS, Medium, TABLES, TABLES_OFF};
+use crate::medium::{CHECKS_OFF, FORMAT_VERSION, LOG_OFF, Medium, TABLES, TABLES_OFF};
 use crate::on_media;
 use crate::word::{PmU64, bits};
 
@@ -25,13 +25,6 @@ use crate::word::{PmU64, bits};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
-/// The format that this library reads and writes.
-pub(crate) const FORMAT_VERSION: u64 = 6;
-/// The oldest version that is still read and written. Its extent table lies elsewhere, and it always has a
-/// maximum. Neither it nor version 4 has REH's array of words.
-pub(crate) const FLAT_VERSION: u64 = 3;
-
-pub(crate) const SUPERBLOCK_BYTES: u64 = size_of::<Superblock>() as u64;
 
 /// Extent tables beside the first one: enough for 2^48 bytes in extents of the default size.
 pub(crate) const FURTHER_TABLES: usize = 19;
@@ -46,7 +39,6 @@ const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
 const _: () = assert!(std::mem::offset_of!(Superblock, checks) as u64 == CHECKS_OFF);
 const _: () = assert!(std::mem::offset_of!(Superblock, tables) as u64 == TABLES_OFF);
 const _: () = assert!(FURTHER_TABLES as u64 == TABLES);
-const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[3] && FLAT_VERSION == LOG_VERSIONS[0]);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.
@@ -236,11 +228,6 @@ impl Format {
         let tables = 1 << (shift - 1 + FURTHER_TABLES as u32);
         (self.max_bytes.min(1 << 48) >> shift).min(tables)
     }
-
-    /// Extents taken by the superblock and the extent table of a pool of format 3.
-    pub(crate) fn head_extents_flat(&self) -> u64 {
-        (SUPERBLOCK_BYTES + self.max_extents()).div_ceil(self.extent_bytes())
-    }
 }
 
 pub(crate) fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
@@ -319,11 +306,11 @@ impl Superblock {
         }
         let found = medium.load(&self.version);
         let intact = self.fixed_crc(medium)? == medium.load(&self.crc);
-        if !LOG_VERSIONS.contains(&found) && intact {
-            return Err(ErrorKind::Version { found, expected: FORMAT_VERSION }.into());
-        }
         if !intact {
             return Err(Error::corrupt("checksum of the superblock", 88));
+        }
+        if found != FORMAT_VERSION {
+            return Err(ErrorKind::Version { found, expected: FORMAT_VERSION }.into());
         }
         let words = [&self.contents, &self.types, &self.geometry, &self.seed];
         let mut format = Format::from_words(words.map(|word| medium.load(word)), 0)?;
@@ -333,11 +320,7 @@ impl Superblock {
             .checked_shl(shift)
             .filter(|bytes| *bytes >> shift == max_extents && *bytes <= 1 << 48)
             .ok_or_else(|| Error::corrupt("size limit out of range", 48))?;
-        let is_flat = found == FLAT_VERSION;
-        if is_flat && format.head_extents_flat() > format.max_extents() {
-            return Err(Error::corrupt("size limit smaller than the superblock", 48));
-        }
-        if !is_flat && max_extents == 0 {
+        if max_extents == 0 {
             format.max_bytes = u64::MAX;
         }
         let uuid = [medium.load(&self.uuid[0]), medium.load(&self.uuid[1])];

@@ -16,13 +16,11 @@
 //! | kinds of the table's extents: head | | heads that nothing names, as below |
 //! | zeros in the table | flush, fence | heads that nothing names: found to be free at open |
 //! | the table's offset in the superblock | flush, fence | a table whose extents are all free |
-//!
-//! Format 3 had one table of `max_extents` bytes, behind the superblock.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::superblock::{FLAT_VERSION, FURTHER_TABLES, Format, SUPERBLOCK_BYTES, Superblock};
+use super::superblock::{FURTHER_TABLES, Format, Superblock};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 
@@ -38,31 +36,21 @@ pub(crate) struct Table {
     max_extents: u64,
     /// For each table, its offset less the number of its first extent, wrapping.
     starts: [AtomicU64; LEVELS],
-    /// Format 3: extents of the head.
-    flat: Option<u64>,
 }
 
 impl Table {
-    fn new(format: &Format, starts: [AtomicU64; LEVELS], flat: Option<u64>) -> Self {
-        let extent_shift = u32::from(format.geometry.extent_shift);
-        let (group_shift, max_extents) = (extent_shift - 1, format.max_extents());
-        Table { group_shift, extent_shift, max_extents, starts, flat }
-    }
-
     /// That of a new pool.
     pub(crate) fn create(format: &Format) -> Self {
         let starts = [const { AtomicU64::new(NONE) }; LEVELS];
         starts[0].store(format.extent_bytes() / 2, Ordering::Relaxed);
-        Self::new(format, starts, None)
+        let extent_shift = u32::from(format.geometry.extent_shift);
+        let (group_shift, max_extents) = (extent_shift - 1, format.max_extents());
+        Table { group_shift, extent_shift, max_extents, starts }
     }
 
     /// That of a pool of `count` extents. Their kinds are not looked at.
     pub(crate) fn open<M: Medium>(medium: &M, format: &Format, count: u64) -> Result<Self> {
         let superblock = medium.region().at::<Superblock>(0)?;
-        if medium.load(&superblock.version) == FLAT_VERSION {
-            let starts = [const { AtomicU64::new(SUPERBLOCK_BYTES) }; LEVELS];
-            return Ok(Self::new(format, starts, Some(format.head_extents_flat())));
-        }
         let table = Self::create(format);
         for (i, word) in superblock.tables.iter().enumerate() {
             let (k, off) = (i + 1, medium.load(word));
@@ -89,7 +77,7 @@ impl Table {
         let superblock = medium.region().at::<Superblock>(0)?;
         for (k, word) in (1..).zip(&superblock.tables) {
             let off = medium.load(word);
-            if self.flat.is_none() && off != 0 && self.starts[k].load(Ordering::Relaxed) == NONE {
+            if off != 0 && self.starts[k].load(Ordering::Relaxed) == NONE {
                 self.add(k, off);
             }
         }
@@ -114,7 +102,7 @@ impl Table {
 
     /// The extent behind the last that has its kind in the same table as `i`.
     pub(crate) fn end(&self, i: u64) -> u64 {
-        if self.flat.is_some() { u64::MAX } else { self.first(self.level(i) + 1) }
+        self.first(self.level(i) + 1)
     }
 
     /// The extents that table `k` has to itself, if it lies at `off`.
@@ -177,15 +165,7 @@ impl Table {
             let start = self.starts[k].load(Ordering::Relaxed);
             (start != NONE).then(|| self.extents_at(k, start.wrapping_add(self.first(k))))
         });
-        match self.flat {
-            Some(heads) => (0..heads).collect(),
-            None => std::iter::once(0).chain(named.flatten()).collect(),
-        }
-    }
-
-    /// True if this is that of a pool of format 3.
-    pub(crate) fn is_flat(&self) -> bool {
-        self.flat.is_some()
+        std::iter::once(0).chain(named.flatten()).collect()
     }
 }
 

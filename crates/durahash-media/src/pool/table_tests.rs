@@ -1,8 +1,7 @@
-//! Pools that outgrow their extent tables, and those of format 3.
+//! Pools that outgrow their extent tables.
 
 use std::collections::BTreeSet;
 
-use super::superblock::{FLAT_VERSION, crc_of};
 use super::{ExtentKind, Format, Geometry, Pool};
 use crate::error::{ErrorKind, Result};
 use crate::lock::wait_lock;
@@ -261,39 +260,4 @@ fn a_crash_while_a_table_is_made_loses_nothing() {
     let mut planted = steps.clone();
     planted.remove(fence);
     assert!(crash_all(&planted, &image, &taken).is_err(), "the fault was not found");
-}
-
-#[test]
-fn a_pool_of_format_3_is_opened_and_stays_one() {
-    let max_bytes = GROUP << 9;
-    let pool = Pool::create(Sim::new(MAX_BYTES), &format(max_bytes)).unwrap();
-    take(&pool).unwrap();
-    pool.close().unwrap();
-    // In extents of 1 KiB the tables of both formats begin at byte 512.
-    let mut image = pool.medium.image();
-    image[2] = FLAT_VERSION;
-    image[11] = crc_of(image[..11].iter().copied());
-    for _ in 0..2 {
-        let pool = open(&image).unwrap();
-        pool.begin().unwrap();
-        assert_eq!(pool.format().max_bytes, max_bytes);
-        take(&pool).unwrap();
-        // It has no large classes.
-        let off = pool.alloc_block(1100, true).unwrap().unwrap();
-        assert_eq!(pool.block_bytes(off).unwrap(), 2048);
-        pool.free_block(off).unwrap();
-        pool.close().unwrap();
-        image = pool.medium.image();
-        assert_eq!(image[2], FLAT_VERSION);
-    }
-    let class = super::class::Classes::new(1024, true).of(1100).unwrap();
-    let mut damaged = image.clone();
-    damaged[64] = damaged[64] & !0xff00 | u64::from(ExtentKind::Blocks(class).code()) << 8;
-    assert!(open(&damaged).is_err(), "a class that format 3 does not have");
-    let pool = open(&image).unwrap();
-    pool.begin().unwrap();
-    while take(&pool).is_ok() {}
-    // The head and the check words have the others.
-    assert_eq!(of_kind(&pool, ExtentKind::Units(0)).len() as u64, (max_bytes >> 10) - 2);
-    assert_eq!(of_kind(&pool, ExtentKind::Head), [0]);
 }

@@ -33,7 +33,7 @@ impl Kind for Single {
         let DesignOptions { policy, cache } = options;
         if pool.looks_on() {
             return match design {
-                Design::Reh => Ok(durable(|| Onlooker::new(place), pool)),
+                Design::Reh => Ok(durable(|| Ok(Onlooker::new(place)), pool)),
                 // Where these find a key, the state in DRAM says.
                 Design::Pea | Design::Esh | Design::Rewo => Err(ErrorKind::Locked.into()),
             };

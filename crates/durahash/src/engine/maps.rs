@@ -302,10 +302,6 @@ impl OpenPool {
             let extent_shift = self.store.format().geometry.extent_shift;
             format.geometry = spec.design.geometry_in(extent_shift);
         }
-        // Libraries before format 6 know no segments of several extents.
-        if spec.design == Design::Pea && !self.store.is_kept_right(6)? {
-            format.geometry.buckets = 0;
-        }
         let map = self.store.begin_map(name, &format)?;
         let made = self
             .start((map, &format), spec.design_options, true, start)

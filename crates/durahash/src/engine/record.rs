@@ -257,8 +257,6 @@ pub(crate) trait Store: Send + Sync {
     fn format(&self) -> &Format;
     /// As [`Pool::max_bytes`].
     fn max_bytes(&self) -> u64;
-    /// As [`Pool::is_kept_right`].
-    fn is_kept_right(&self, since: u64) -> Result<bool>;
     /// As [`Pool::writable`].
     fn writable(&self) -> Result<()>;
     /// As [`Pool::alloc_block`], where nothing may grow while a sweep goes on.
@@ -362,10 +360,6 @@ impl<M: Medium> Store for Pool<M> {
 
     fn max_bytes(&self) -> u64 {
         Pool::max_bytes(self)
-    }
-
-    fn is_kept_right(&self, since: u64) -> Result<bool> {
-        Pool::is_kept_right(self, since)
     }
 
     fn writable(&self) -> Result<()> {

@@ -103,7 +103,7 @@ const POOL_BYTES: u64 = 1 << 20;
 /// names has a damaged link.
 fn pool_with_damage(sim: &Sim) -> Vec<u64> {
     let geometry = Geometry { extent_shift: 12, buckets: 2, ..TINY };
-    let options = Options::new().design(Design::Reh).geometry(geometry);
+    let options = Options::new().design(Design::Reh).geometry(geometry).seed(7);
     let pool: Pool = options.create_on(sim.clone()).unwrap();
     let texts: Map<str, str> = pool.create("texts", &options).unwrap();
     let words: Map<u64, u64> = pool.create("words", &options).unwrap();

@@ -272,42 +272,30 @@ fn fill_after(pool: &Pool) {
     (0..100).for_each(|i| after.put(&i, &i).unwrap());
 }
 
-/// Libraries of those formats would read wrong words in maps of segments of several extents.
+/// By their default, and where the caller says how many extents a segment has.
 #[test]
-fn pools_of_older_formats_get_no_small_segments() {
+fn further_maps_of_pea_hash_begin_with_small_segments() {
     let (maps, entry) = (std::mem::offset_of!(Superblock, maps) / 8, size_of::<MapEntry>() / 8);
-    for version in 3..=6 {
-        let bytes = 4 << 20;
-        // In extents of 1 KiB the tables of all formats begin at the same byte.
-        let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
-        let sim = Sim::new(bytes);
-        drop(
-            Options::new()
-                .geometry(geometry)
-                .max_bytes(bytes / 8)
-                .create_on::<Pool, _>(sim.clone()),
-        );
-        let sim = Sim::from_image(&super::ranges::of_version(&sim, version), bytes);
-        let pool: Pool = on_sim(sim.clone()).unwrap();
-        let pea = Options::new().design(Design::Pea);
-        let own = pea.clone().geometry(Geometry { buckets: 4, ..geometry });
-        for (i, options) in [pea, own].iter().enumerate() {
-            let map: Map<u64, u64> = pool.create(&i.to_string(), options).unwrap();
-            let image = sim.image();
-            let at =
-                image[maps] as usize / 8 + i * entry + std::mem::offset_of!(MapEntry, geometry) / 8;
-            let extents = if version < 6 { 0 } else { [8, 4][i] };
-            assert_eq!(image[at] >> 24 & 0xff, extents, "format {version}");
-            // Small ones have the last strategy.
-            let strategies = if version < 6 { [2, 0, 0] } else { [0, 0, 2] };
-            assert_eq!(map.stats().unwrap().index.pea.unwrap().strategies, strategies);
-            (0..100).for_each(|k| map.put(&k, &k).unwrap());
-        }
-        pool.check(&mut |name, finding| panic!("{name}: {finding:?}")).unwrap();
-        drop(pool);
-        let pool: Pool = on_sim(Sim::from_image(&sim.image(), bytes)).unwrap();
-        assert!(pool.list().unwrap().iter().all(|map| map.entries == 100));
+    let bytes = 4 << 20;
+    let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
+    let sim = Sim::new(bytes);
+    let pool: Pool = Options::new().geometry(geometry).create_on(sim.clone()).unwrap();
+    let pea = Options::new().design(Design::Pea);
+    let own = pea.clone().geometry(Geometry { buckets: 4, ..geometry });
+    for (i, options) in [pea, own].iter().enumerate() {
+        let map: Map<u64, u64> = pool.create(&i.to_string(), options).unwrap();
+        let image = sim.image();
+        let at =
+            image[maps] as usize / 8 + i * entry + std::mem::offset_of!(MapEntry, geometry) / 8;
+        assert_eq!(image[at] >> 24 & 0xff, [8, 4][i]);
+        // Small ones have the last strategy.
+        assert_eq!(map.stats().unwrap().index.pea.unwrap().strategies, [0, 0, 2]);
+        (0..100).for_each(|k| map.put(&k, &k).unwrap());
     }
+    pool.check(&mut |name, finding| panic!("{name}: {finding:?}")).unwrap();
+    drop(pool);
+    let pool: Pool = on_sim(Sim::from_image(&sim.image(), bytes)).unwrap();
+    assert!(pool.list().unwrap().iter().all(|map| map.entries == 100));
 }
 
 /// Random words in the table of maps, and in the superblock's word for it, lead to errors, or leave all maps

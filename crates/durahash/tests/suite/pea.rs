@@ -370,32 +370,6 @@ fn compaction_finds_entries_that_an_end_bit_hides() {
     assert_eq!(found(), keys.len());
 }
 
-/// In a map of format 3 bit 0 of every head is one and no end bit.
-#[test]
-fn a_pool_of_format_3_has_no_end_bits() {
-    // So that the head of both formats has one extent.
-    const BYTES: u64 = 256 << 10;
-    let sim = Sim::new(BYTES);
-    let mut hashes = fill_with_stash(&pea(sim.clone()));
-    // In extents of 1 KiB the tables of both formats begin at the same byte.
-    let mut image = super::ranges::of_version(&sim, 3);
-    heads(&mut image).for_each(|head| *head |= 1);
-    let sim = Sim::from_image(&image, BYTES);
-    let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
-    let pea = Pea::open(pool, Policy::default()).unwrap();
-    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
-    for i in 6..40 {
-        hashes.extend([in_bucket_0(i), in_bucket_1(i)]);
-        put(&pea, in_bucket_0(i), !in_bucket_0(i));
-        put(&pea, in_bucket_1(i), !in_bucket_1(i));
-        assert_sound(&pea);
-    }
-    assert!(pea.stats().splits > 5);
-    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
-    let mut image = sim.image();
-    assert!(heads(&mut image).all(|head| *head & 1 == 1));
-}
-
 /// A head that says more slots are live than the geometry uses is damaged; entries in them are read, and
 /// split with the others.
 #[test]

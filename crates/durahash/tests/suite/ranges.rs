@@ -22,7 +22,6 @@ const EXTENT_WORDS: usize = 128;
 pub(super) const BUCKET_WORDS: usize = 32;
 pub(super) const LINK: usize = 30;
 pub(super) const PREFIX: usize = 31;
-const VERSION: usize = 2;
 /// Root words: of the first bucket, the array, the depths, and the extents taken.
 pub(super) const ROOTS: usize = 32;
 
@@ -331,31 +330,6 @@ fn space_is_found_before_a_pool_is_full() {
     let again = fill(&reh, full).unwrap() - full;
     assert!(again * 10 > full * 6, "{again} more, {full} at first");
     assert_eq!(findings(&reh), []);
-}
-
-/// The image of a medium, as a pool of another version of the format.
-pub(super) fn of_version(sim: &Sim, version: u64) -> Vec<u64> {
-    let mut image = sim.image();
-    image[VERSION] = version;
-    let bytes: Vec<u8> = image[..11].iter().flat_map(|word| word.to_le_bytes()).collect();
-    image[11] = super::logged::crc32(&bytes).into();
-    image
-}
-
-/// A library of before may write to a pool of its own format: it would leave wrong words.
-#[test]
-fn pools_of_older_formats_get_no_array() {
-    let run = Run::new(TINY);
-    for version in [4_u64, 5] {
-        let (sim, pool, reh) = open(&of_version(&run.sim, version)).unwrap();
-        let mut run = Run { sim, pool, reh, model: HashMap::new() };
-        (0..300).for_each(|i| run.put(i, i));
-        assert_eq!(run.sim.image()[ROOTS + 1] != 0, version == 5);
-        run = run.die();
-        run.assert_right();
-        let place: durahash_media::Place<Sim> = Arc::clone(&run.pool).into();
-        assert_eq!(place.directory_extents().is_empty(), version == 4);
-    }
 }
 
 /// Threads come to ranges at the same time, to read, to write, and to sweep; each has keys of its own.

@@ -707,7 +707,7 @@ impl Live<LiveFiles> {
             let what = "the pool's log is too old for a live image: compact the pool";
             return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
         }
-        let head = old.ring.unwrap_or_else(|| log_as_ring(&lines, old.area.bytes));
+        let head = old.ring.unwrap_or_else(|| log_as_ring(&lines));
         let is_open_copy = old.is_copied(file.file_id());
         let is_copy = is_copy(file.region(), file.file_id())? || is_open_copy;
         let disk = LiveFiles::new(file, &old, strict, dir)?;

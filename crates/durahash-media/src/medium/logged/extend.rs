@@ -36,10 +36,7 @@ impl<D: Disk> Log<D> {
     fn wanted_parts(&self) -> Option<Layout> {
         let rest = self.disk.bytes_beside_log();
         let refused = self.refused_at.load(Ordering::Relaxed);
-        if !self.extends
-            || !self.was_half_full.load(Ordering::Relaxed)
-            || rest < refused.saturating_mul(2)
-        {
+        if !self.was_half_full.load(Ordering::Relaxed) || rest < refused.saturating_mul(2) {
             return None;
         }
         let whole = self.disk.whole();
@@ -93,7 +90,7 @@ impl<D: Disk> Log<D> {
                 return;
             }
         }
-        let next = Head { parts: Some(parts), ..self.behind(&writer, head) };
+        let next = Head { parts, ..self.behind(&writer, head) };
         self.move_to(head, next, true);
         if !self.has_failed() {
             self.set_layout(parts);

@@ -24,8 +24,7 @@
 //! nothing of an earlier open continues a sequence of this one.
 //!
 //! A log uses the first part of its area, which grows when it is half full (`extend.rs`): staged lines and ring end
-//! where the head says. The area behind them is a hole of the file. A log of format 3 has "DURALOGH" as its
-//! heads' first word and no word at 72: it always uses all of its area, an eighth of it for staged lines.
+//! where the head says. The area behind them is a hole of the file.
 
 use crate::medium::LINE_BYTES;
 
@@ -44,8 +43,6 @@ const BLOCK_HEAD_BYTES: usize = 64;
 const _: () = assert!(BLOCK_HEAD_BYTES + BLOCK_LINES as usize * ENTRY_BYTES == BLOCK_BYTES);
 
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGP");
-/// Of a head that does not say where the parts of its area are.
-const HEAD_MAGIC_WHOLE: u64 = u64::from_le_bytes(*b"DURALOGH");
 const BLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGB");
 /// Bytes of a head that mean something: one sector has them all.
 const HEAD_BYTES: usize = 128;
@@ -153,8 +150,8 @@ pub(crate) struct Head {
     pub(crate) chain: u32,
     /// True if nothing was logged behind it: the pool was closed, or is in use without the log.
     pub(crate) closed: bool,
-    /// Where the parts of the area are; `None` where they are all of it, of a log of format 3.
-    pub(crate) parts: Option<Layout>,
+    /// Where the parts of the area are.
+    pub(crate) parts: Layout,
 }
 
 pub(in crate::medium) fn word(bytes: &[u8], at: usize) -> u64 {
@@ -197,18 +194,12 @@ impl Head {
         self.generation % 2 * BLOCK_BYTES as u64
     }
 
-    /// Where the parts of the area, of so many bytes, are.
-    pub(super) fn layout(self, area_bytes: u64) -> Layout {
-        self.parts.unwrap_or_else(|| Layout::of(area_bytes))
-    }
-
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES];
         let [uuid0, uuid1] = self.uuid;
-        let magic = if self.parts.is_some() { HEAD_MAGIC } else { HEAD_MAGIC_WHOLE };
-        let words = [magic, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
+        let words = [HEAD_MAGIC, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
         put(&mut bytes, 0, &words);
-        let parts = self.parts.map_or(0, Layout::to_word);
+        let parts = self.parts.to_word();
         put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain), u64::from(self.closed), parts]);
         let _ = seal(&mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
         bytes
@@ -217,15 +208,11 @@ impl Head {
     /// The head in `bytes`, if it is one of an area of so many bytes.
     pub(super) fn from_bytes(bytes: &[u8], area_bytes: u64) -> Option<Head> {
         let bytes = &bytes[..HEAD_BYTES];
-        let parts = match word(bytes, 0) {
-            HEAD_MAGIC => Some(Layout::from_word(word(bytes, HEAD_LAYOUT_AT))),
-            HEAD_MAGIC_WHOLE => None,
-            _ => return None,
-        };
-        let is_inside = |parts: Layout| {
-            parts.staged_bytes > 0 && parts.ring_blocks > 0 && parts.bytes() <= area_bytes
-        };
-        if !parts.is_none_or(is_inside) {
+        if word(bytes, 0) != HEAD_MAGIC {
+            return None;
+        }
+        let parts = Layout::from_word(word(bytes, HEAD_LAYOUT_AT));
+        if parts.staged_bytes == 0 || parts.ring_blocks == 0 || parts.bytes() > area_bytes {
             return None;
         }
         is_sealed(bytes, HEAD_CRC_AT)?;
@@ -354,21 +341,19 @@ mod tests {
     const AREA_BYTES: u64 = 64 << 10;
 
     fn head() -> Head {
-        let parts = Some(Layout::of(AREA_BYTES));
+        let parts = Layout::of(AREA_BYTES);
         let (generation, line, block, chain) = (3, 41, 5, 77);
         Head { generation, uuid: [7, 8], salt: 99, line, block, chain, closed: false, parts }
     }
 
     #[test]
     fn a_head_is_read_as_it_was_written_and_no_bit_of_it_is_lost() {
-        for head in [head(), Head { parts: None, ..head() }] {
-            let bytes = head.to_bytes();
-            assert_eq!(Head::from_bytes(&bytes, AREA_BYTES), Some(head));
-            for bit in 0..HEAD_BYTES * 8 {
-                let mut damaged = bytes.clone();
-                damaged[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Head::from_bytes(&damaged, AREA_BYTES), None, "bit {bit}");
-            }
+        let bytes = head().to_bytes();
+        assert_eq!(Head::from_bytes(&bytes, AREA_BYTES), Some(head()));
+        for bit in 0..HEAD_BYTES * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::from_bytes(&damaged, AREA_BYTES), None, "bit {bit}");
         }
     }
 
@@ -378,9 +363,9 @@ mod tests {
             Head { generation: u64::MAX, ..head() },
             Head { line: u64::MAX, ..head() },
             Head { block: u64::MAX, ..head() },
-            Head { parts: Some(Layout::of(AREA_BYTES + LOG_ALIGN)), ..head() },
-            Head { parts: Some(Layout { staged_bytes: 0, ring_blocks: 4 }), ..head() },
-            Head { parts: Some(Layout { staged_bytes: LOG_ALIGN, ring_blocks: 0 }), ..head() },
+            Head { parts: Layout::of(AREA_BYTES + LOG_ALIGN), ..head() },
+            Head { parts: Layout { staged_bytes: 0, ring_blocks: 4 }, ..head() },
+            Head { parts: Layout { staged_bytes: LOG_ALIGN, ring_blocks: 0 }, ..head() },
         ] {
             assert_eq!(Head::from_bytes(&head.to_bytes(), AREA_BYTES), None);
         }

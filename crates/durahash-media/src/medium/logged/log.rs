@@ -36,8 +36,6 @@ pub(super) struct Log<D: Disk> {
     pub(super) disk: D,
     /// Where the parts of the area are. A holder of `writer` or `tail` sees it as it is.
     layout: AtomicU64,
-    /// True if it can come to use more of its area (`extend.rs`).
-    pub(super) extends: bool,
     /// Half of it was in use since this was asked for the last time.
     pub(super) was_half_full: AtomicBool,
     /// Bytes of the rest of the pool when there was no space for a longer log.
@@ -112,7 +110,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) where the system has no address space.
     pub(super) fn new(disk: D, head: Head, strict: bool) -> Result<Self> {
-        let layout = head.layout(disk.log_bytes());
+        let layout = head.parts;
         disk.lay_out(layout);
         let own = match disk.staged() {
             Some(_) => None,
@@ -121,7 +119,6 @@ impl<D: Disk> Log<D> {
         let log = Log {
             private: Private::new(disk.region(), disk.private_bytes_max())?,
             layout: AtomicU64::new(layout.to_word()),
-            extends: head.parts.is_some(),
             was_half_full: AtomicBool::new(false),
             refused_at: AtomicU64::new(0),
             salt: head.salt,
@@ -308,7 +305,7 @@ impl<D: Disk> Log<D> {
                 return;
             }
             if in_use * 2 >= self.layout().ring_blocks {
-                self.was_half_full.store(self.extends, Ordering::Relaxed);
+                self.was_half_full.store(true, Ordering::Relaxed);
                 if let Some(wake) = self.wake.get() {
                     wake.checkpointer.call(Duration::ZERO);
                 }

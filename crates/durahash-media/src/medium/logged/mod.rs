@@ -116,7 +116,7 @@ pub(super) use old::{
 pub(crate) use {
     format::{AREA_BYTES_MIN, LOG_ALIGN},
     make::{LogSpace, end_of_log, format_log, place_log, used_at_first},
-    old::{LOG_OFF, LOG_VERSIONS, TABLES, TABLES_OFF},
+    old::{FORMAT_VERSION, LOG_OFF, TABLES, TABLES_OFF},
 };
 
 use std::cell::{Cell, RefCell};

@@ -59,11 +59,10 @@ pub(crate) struct LogArea {
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
 const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
-/// The formats in which these words stand where they are looked for.
-pub(crate) const LOG_VERSIONS: [u64; 4] = [3, 4, 5, 6];
+/// The format that this library reads and writes.
+pub(crate) const FORMAT_VERSION: u64 = 6;
 const VERSION_OFF: u64 = 16;
 const GEOMETRY_OFF: u64 = 40;
-const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
 pub(super) const EXTENTS_OFF: u64 = 152;
@@ -78,7 +77,7 @@ const FILE_OFF: u64 = 184;
 pub(crate) const LOG_OFF: u64 = 160;
 
 fn is_pool(magic: u64, version: u64) -> bool {
-    magic == MAGIC && LOG_VERSIONS.contains(&version)
+    magic == MAGIC && version == FORMAT_VERSION
 }
 
 /// Where the superblock and the extent tables of the pool in `region` are, which say where its log is: offsets
@@ -86,9 +85,6 @@ fn is_pool(magic: u64, version: u64) -> bool {
 pub(super) fn head_parts(region: &Region) -> Result<Vec<(u64, u64)>> {
     let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
     let extent_bytes = 1 << bits(word(GEOMETRY_OFF)?, 0, 6);
-    if word(VERSION_OFF)? == LOG_VERSIONS[0] {
-        return Ok(vec![(0, SUPERBLOCK_BYTES.saturating_add(word(MAX_EXTENTS_OFF)?))]);
-    }
     let mut parts = vec![(0, extent_bytes)];
     for k in 0..TABLES {
         let off = word(TABLES_OFF + k * 8)?;
@@ -135,12 +131,12 @@ impl LogArea {
     /// area ends with one.
     pub(super) fn whole(self, head: &Head) -> Layout {
         let (folio, end) = (folio_bytes(), self.off + self.bytes);
-        let (plain, now) = (Layout::of(self.bytes), head.layout(self.bytes));
+        let (plain, now) = (Layout::of(self.bytes), head.parts);
         let plain = if plain.ring_off() < now.ring_off() { now } else { plain };
         if now.bytes() == self.bytes {
             return now;
         }
-        if head.parts.is_none() || !end.is_multiple_of(folio) {
+        if !end.is_multiple_of(folio) {
             return plain;
         }
         // The folio nearest to where an eighth is for staged lines; none in which there were staged lines.
@@ -220,14 +216,14 @@ type Heads = [(u64, Vec<u8>); 2];
 pub(super) fn empty_heads(area_bytes: u64, uuid: [u64; 2], is_ring: bool) -> Result<Heads> {
     let head = Recovered::nothing(uuid, Layout::first(area_bytes)).next(true)?;
     if is_ring {
-        return Ok(ring_heads(&head, area_bytes));
+        return Ok(ring_heads(&head));
     }
     Ok(head.pair().map(|head| (head.off(), head.to_bytes())))
 }
 
 /// Those of an empty ring in the place of a log that was closed with `log`. No live image that is there belongs to it.
-fn ring_heads(log: &Head, area_bytes: u64) -> Heads {
-    let heads = log_as_ring(log, area_bytes).disowned().pair();
+fn ring_heads(log: &Head) -> Heads {
+    let heads = log_as_ring(log).disowned().pair();
     heads.map(|head| (head.off(), head.to_bytes()))
 }
 
@@ -279,7 +275,7 @@ impl OldLog {
         } else {
             None
         };
-        let ring = area.off + head.layout(area.bytes).ring_off();
+        let ring = area.off + head.parts.ring_off();
         let mut buffer = Vec::new();
         let block = aligned(&mut buffer, BLOCK_BYTES);
         let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
@@ -302,7 +298,7 @@ impl OldLog {
     /// The part of its area that the log does not use: a hole of the file.
     pub(in crate::medium) fn unused(&self) -> Range<u64> {
         let LogArea { off, bytes, .. } = self.area;
-        off + self.found.used_bytes(bytes)..off + bytes
+        off + self.found.used_bytes()..off + bytes
     }
 
     /// True if the pages of the view are private.
@@ -323,14 +319,14 @@ impl OldLog {
 
 /// The head of an empty log of lines in the place of a ring with this one.
 fn ring_as_log(ring: &live::Head, uuid: [u64; 2]) -> Head {
-    let parts = Some(Layout::of(live::RING_OFF + ring.ring_bytes));
+    let parts = Layout::of(live::RING_OFF + ring.ring_bytes);
     let (generation, line) = (ring.generation, ring.line);
     Head { generation, uuid, salt: 0, line, block: 0, chain: 0, closed: true, parts }
 }
 
 /// The head of an empty ring in the place of a log that was closed with this one.
-pub(in crate::medium) fn log_as_ring(log: &Head, area_bytes: u64) -> live::Head {
-    let ring_bytes = log.layout(area_bytes).bytes() - live::RING_OFF;
+pub(in crate::medium) fn log_as_ring(log: &Head) -> live::Head {
+    let ring_bytes = log.parts.bytes() - live::RING_OFF;
     live::Head::empty(log.generation, log.uuid, ring_bytes / LOG_ALIGN * LOG_ALIGN, log.line)
 }
 

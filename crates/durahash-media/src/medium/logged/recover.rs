@@ -66,9 +66,8 @@ impl Recovered {
     #[cfg(any(not(loom), test, feature = "sim"))]
     /// The contents of a new area, which is zero, with these parts.
     pub(crate) fn nothing(uuid: [u64; 2], parts: Layout) -> Recovered {
-        let (closed, parts) = (true, Some(parts));
-        let from =
-            Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed, parts };
+        let (closed, line) = (true, 1);
+        let from = Head { generation: 0, uuid, salt: 0, line, block: 0, chain: 0, closed, parts };
         Recovered::behind(from, false)
     }
 
@@ -95,8 +94,8 @@ impl Recovered {
     }
 
     /// Bytes of the area that the log uses.
-    pub(super) fn used_bytes(&self, area_bytes: u64) -> u64 {
-        self.from.layout(area_bytes).bytes()
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.from.parts.bytes()
     }
 
     /// The second of the two heads with which the log begins anew, as of another open.
@@ -216,7 +215,7 @@ fn replay<D: Disk>(
 ) -> Result<()> {
     let pool_bytes = disk.region().len();
     let from = found.from;
-    let layout = from.layout(disk.log_bytes());
+    let layout = from.parts;
     let head = &mut found.head;
     each_block(disk, layout, from.block..from.block + layout.ring_blocks, &mut |_, block| {
         let Some(next) = BlockHead::next(head, block) else {
@@ -239,7 +238,7 @@ fn replay<D: Disk>(
 /// Refuses a log in which a line is missing that was on the disk.
 fn look_behind<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let Head { uuid, line, block, .. } = found.head;
-    let layout = found.from.layout(disk.log_bytes());
+    let layout = found.from.parts;
     let end = found.from.block + layout.ring_blocks;
     let mut refuse = |off, bytes: &[u8]| {
         if BlockHead::proves(bytes, uuid, line) {
@@ -338,7 +337,7 @@ fn replay_staged<D: Disk>(
     found: &mut Recovered,
     replaying: &mut Replaying<'_, '_, D>,
 ) -> Result<()> {
-    let lines = found.from.layout(disk.log_bytes()).staged_lines();
+    let lines = found.from.parts.staged_lines();
     for _ in 0..lines {
         let number = found.head.line;
         let mut bytes = [0; STAGED_WORDS * 8];
@@ -381,7 +380,7 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Recovered, next: Head) -> Result<
 
 fn write_again<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let write = |off, bytes: &[u8]| disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING));
-    let layout = found.from.layout(disk.log_bytes());
+    let layout = found.from.parts;
     write(found.from.off(), &found.from.to_bytes())?;
     if found.staged {
         let mut bytes = vec![0; layout.staged_bytes as usize];

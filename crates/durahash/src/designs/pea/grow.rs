@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use durahash_media::{ErrorKind, Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
+use super::layout::Head;
 use super::strategy::{Shape, Strategy, is_small};
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
@@ -561,7 +562,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// True if an end bit keeps lookups of `h` from this bucket (PEA-10).
     pub(super) fn is_cut_off(&self, segment: Segment, bucket: u32, h: u64) -> Result<bool> {
         for before in self.shape().homes(h).before(bucket) {
-            if self.head(self.bucket(segment, before)?).0[0] & self.shape().end != 0 {
+            if self.head(self.bucket(segment, before)?).0[0] & Head::<MULTI>::END != 0 {
                 return Ok(true);
             }
         }

@@ -91,7 +91,7 @@ impl<const MULTI: bool> Image<MULTI> {
         self.set_head(bucket, head);
         for before in self.shape.homes(h).before(bucket) {
             let Head([first, second]) = self.head(before);
-            self.set_head(before, Head([first & !self.shape.end, second]));
+            self.set_head(before, Head([first & !Head::<MULTI>::END, second]));
         }
         self.live += entries.len() as u64;
         true
@@ -99,9 +99,8 @@ impl<const MULTI: bool> Image<MULTI> {
 
     /// Empties it, for entries that this strategy places.
     pub(super) fn restart(&mut self, strategy: Strategy) {
-        let [first, second] = Head::<MULTI>::EMPTY.0;
         for bucket in 0..self.shape.buckets() {
-            self.set_head(bucket, Head([first | self.shape.end, second]));
+            self.set_head(bucket, Head::EMPTY);
         }
         (self.strategy, self.live) = (strategy, 0);
     }

@@ -15,7 +15,7 @@
 //!
 //! A lookup goes from bucket to bucket (`strategy.rs`). Where the end bit is set, it ends: no entry whose
 //! lookup comes by this bucket lies in a later one. The bit is set in a new bucket, and cleared before
-//! the first such entry is there. Pools of format 3 have no such bit: in a map's heads bit 0 is one.
+//! the first such entry is there.
 //!
 //! The buckets of a multimap have two sets of slots and fewer fingerprints:
 //!
@@ -107,9 +107,8 @@ impl<const MULTI: bool> Head<MULTI> {
     /// The end bit.
     pub(super) const END: u64 = if MULTI { 1 << 15 } else { 1 };
 
-    /// Of a new bucket: its slots have zeros, but not the fingerprint of that. In a multimap the end bit
-    /// is not set yet.
-    pub(super) const EMPTY: Self = Head(if MULTI { [u64::MAX << 32, !0] } else { [!0xfffe, !0] });
+    /// Of a new bucket: its slots have zeros, but not the fingerprint of that.
+    pub(super) const EMPTY: Self = Head([u64::MAX << (Self::FIRST_BYTE * 8) | Self::END, u64::MAX]);
 
     /// Bits before those of live slots.
     const FIRST_BIT: u32 = if MULTI { 0 } else { 1 };
@@ -123,9 +122,9 @@ impl<const MULTI: bool> Head<MULTI> {
     const LISTS_BIT: u32 = 16;
 
     /// True if damage, such as a page of zeros, has replaced the head: slots that are not live have no
-    /// fingerprint of zero. In multimaps of format 3 they may.
+    /// fingerprint of zero.
     pub(super) const fn is_gone(self) -> bool {
-        !MULTI && self.0[0] == 0
+        self.0[0] == 0
     }
 
     /// Live slots, one bit each.

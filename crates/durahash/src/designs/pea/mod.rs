@@ -35,7 +35,7 @@
 //! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
 //!   is not live.
 //! - **PEA-8** A list is a chain of sound value buffers of its `h` with two values or more.
-//! - **PEA-9** The first word of no head of a map is zero, as that of a page of zeros is.
+//! - **PEA-9** The first word of no head is zero, as that of a page of zeros is.
 //! - **PEA-10** Of the buckets that a lookup of a live slot's `h` visits before that slot's, none has its end
 //!   bit set.
 //!
@@ -105,7 +105,6 @@
 //! - End bits, and an entry goes to its first bucket until that holds fourteen, or thirteen where the second is much
 //!   emptier: so most misses read one bucket. As the buckets are less even than with the balanced insert, the stash
 //!   is a 32nd of a segment, in pairs of buckets, instead of two buckets. These are a [`Policy`], but for the stash.
-//! - In pools of format 3 the stash is one pair and no head has an end bit: misses read all buckets.
 //! - Two small segments come first, which are rewritten as large ones: a new pool takes a few extents, not
 //!   segments of half a mebibyte each. They have the last strategy from the start.
 //! - The stash is part of the segment. Its own segments, and the array that finds them,
@@ -344,7 +343,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let head = self.head(bucket);
         if let Some(i) = head.candidates(h).lowest() {
             self.medium().prefetch(&bucket.slots[i as usize]);
-        } else if head.0[0] & self.shape().end == 0
+        } else if head.0[0] & Head::<MULTI>::END == 0
             && Strategy::of(place) != Strategy::Single
             && let Ok(bucket) = self.bucket(place.number(), homes.second)
         {
@@ -381,7 +380,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 return Ok((Some(Hit { bucket: number, slot, payload }), true));
             }
         }
-        Ok((None, head.0[0] & self.shape().end != 0))
+        Ok((None, head.0[0] & Head::<MULTI>::END != 0))
     }
 
     /// The version of a bucket's lock, before the bucket is read.

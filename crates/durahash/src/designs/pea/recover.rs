@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
-use super::layout::{BUCKET_BYTES, Head, SLOTS, used_slots};
+use super::layout::{BUCKET_BYTES, SLOTS, used_slots};
 use super::strategy::{Policy, Shape, Strategy, is_small};
 use super::{STASH_LOCK, Table, Writers};
 use crate::designs::slots_of;
@@ -117,7 +117,6 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             pairs: 0,
             extents: 1,
             is_small: false,
-            end: if pool.is_of_format_3() { 0 } else { Head::<MULTI>::END },
             // The last slot of a multimap's bucket is for a list.
             slots: slots - u32::from(MULTI),
             used: used_slots(slots),

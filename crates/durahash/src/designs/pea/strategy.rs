@@ -160,8 +160,6 @@ pub(super) struct Shape {
     pub(super) extents: u64,
     /// True for the first two segments of a pool, as long as they are small.
     pub(super) is_small: bool,
-    /// The end bit; zero where heads have none.
-    pub(super) end: u64,
     /// Slots of a bucket that are used, and which.
     pub(super) slots: u32,
     pub(super) used: u16,
@@ -172,8 +170,7 @@ impl Shape {
     /// The same of segments of so many extents of `extent_bytes` bytes.
     pub(super) fn of(self, extents: u64, extent_bytes: u64) -> Self {
         let buckets = (extents * extent_bytes / BUCKET_BYTES) as u32;
-        // Format 3 has two stash buckets in segments of any size, and no end bits.
-        let pairs = if self.end == 0 { 1 } else { (buckets / BUCKETS_PER_PAIR).max(1) };
+        let pairs = (buckets / BUCKETS_PER_PAIR).max(1);
         Shape { main: buckets - 2 * pairs, pairs, extents, ..self }
     }
 
@@ -270,7 +267,7 @@ mod tests {
         assert_eq!(buckets(Strategy::Stash), [homes.first, homes.second, 14, 15]);
         let policy = Policy { first_until: 3, ..Policy::default() };
         let (extents, is_small, used) = (1, false, used_slots(4));
-        let shape = Shape { main: 14, pairs: 1, extents, is_small, end: 1, slots: 4, used, policy };
+        let shape = Shape { main: 14, pairs: 1, extents, is_small, slots: 4, used, policy };
         let choose = |strategy, first, second| {
             shape.choose(strategy, homes, |bucket| match bucket {
                 b if b == homes.first => first,

@@ -312,7 +312,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         };
         let is_full = new.live().count_ones() >= self.shape().slots;
         // The next entries go elsewhere, and need not open it.
-        let word = if is_full { new.0[0] & !self.shape().end } else { new.0[0] };
+        let word = if is_full { new.0[0] & !Head::<MULTI>::END } else { new.0[0] };
         held.exclude_readers(number);
         medium.store(&bucket.head[0], word);
         medium.flush(&bucket.head);
@@ -331,10 +331,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 continue;
             };
             let word = medium.load(&bucket.head[0]);
-            if word & self.shape().end != 0 {
+            if word & Head::<MULTI>::END != 0 {
                 held.touch(before);
                 held.opens(before);
-                medium.store(&bucket.head[0], word & !self.shape().end);
+                medium.store(&bucket.head[0], word & !Head::<MULTI>::END);
                 medium.flush(&bucket.head[0]);
                 opened = true;
             }

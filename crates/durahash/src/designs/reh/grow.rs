@@ -127,7 +127,7 @@ impl<M: Medium> Reh<M> {
     /// Writes the array anew where it is out of proportion to the buckets, all of which are known.
     pub(super) fn renew_words(&self) {
         let due = || self.words.due(self.writers.growth.units());
-        let may_be = || self.keeps_words && self.is_complete() && self.pool.writable().is_ok();
+        let may_be = || self.is_complete() && self.pool.writable().is_ok();
         if !may_be() || due().is_none() {
             return;
         }

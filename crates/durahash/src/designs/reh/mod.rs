@@ -175,8 +175,6 @@ pub struct Reh<M: Medium> {
     /// Slots of a bucket that are used.
     slots: u32,
     words: Words,
-    /// False where a library that does not know the array may write to the pool.
-    keeps_words: bool,
     /// The extents that were of units at the open, one bit each.
     recovered: Vec<u64>,
     /// By how much the number of live slots has changed since the open.

@@ -69,8 +69,6 @@ pub struct Onlooker<M: Medium> {
     pool: Arc<Pool<M>>,
     map: Place<M>,
     words: Words,
-    /// False where the array is not kept right.
-    has_words: bool,
 }
 
 /// A bucket that covers a hash, as a walk has found it.
@@ -82,14 +80,11 @@ struct Unit<'a> {
 
 impl<M: Medium> Onlooker<M> {
     /// One of the table in `map`.
-    ///
-    /// # Errors
-    /// Never for a pool that is open; the bounds are checked all the same.
-    pub fn new(map: impl Into<Place<M>>) -> Result<Self> {
+    pub fn new(map: impl Into<Place<M>>) -> Self {
         let map = map.into();
         let pool = Arc::clone(map.pool());
-        let (words, has_words) = (Words::new(&map), pool.is_kept_right(5)?);
-        Ok(Onlooker { pool, map, words, has_words })
+        let words = Words::new(&map);
+        Onlooker { pool, map, words }
     }
 
     fn medium(&self) -> &M {
@@ -140,7 +135,7 @@ impl<M: Medium> Onlooker<M> {
 
     /// Where a walk to `h` begins, and its first bucket.
     fn start(&self, h: u64) -> Result<(u64, u64)> {
-        let array = if self.has_words { self.words.named(&self.map)? } else { 0 };
+        let array = self.words.named(&self.map)?;
         let depth = bits(array, 0, 6) as u32;
         let mut from = if depth == 0 { 0 } else { extend::prefix(h, depth) };
         while from != 0 {
@@ -313,7 +308,7 @@ mod tests {
         pool.count_changes();
         let writer: Place<Mapped> = Arc::new(pool).into();
         let seen = Mapped::look_on(&path, None, &options).unwrap().unwrap();
-        let onlooker = Onlooker::new(Arc::new(Pool::open(seen, false).unwrap())).unwrap();
+        let onlooker = Onlooker::new(Arc::new(Pool::open(seen, false).unwrap()));
 
         let looks = Cell::new(0);
         let found = onlooker.look(7, u64::BITS, |_| {

@@ -74,7 +74,7 @@ impl<M: Medium> Reh<M> {
             // This open alone is told so.
             reh.map.doubt_root(WORDS_ROOT);
         }
-        let has_words = reh.keeps_words && reh.words.adopt(&reh.map)?;
+        let has_words = reh.words.adopt(&reh.map)?;
         if has_words {
             reh.expect(&extents)?;
         } else {
@@ -84,7 +84,7 @@ impl<M: Medium> Reh<M> {
             reh.pool.begin()?;
             if !has_words {
                 reh.find_free(&extents)?;
-                if reh.keeps_words && reh.map.root(WORDS_ROOT)? != 0 {
+                if reh.map.root(WORDS_ROOT)? != 0 {
                     reh.map.set_root(WORDS_ROOT, 0)?;
                 }
             }
@@ -108,7 +108,6 @@ impl<M: Medium> Reh<M> {
             directory: Directory::new(1, &growth)?,
             slots,
             words: Words::new(&map),
-            keeps_words: pool.is_kept_right(5)?,
             recovered: Vec::new(),
             live: Counter::default(),
             writers: Writers {

@@ -146,7 +146,7 @@ impl<M: Medium> Rewo<M> {
                 // Of what lookups find, so that nothing comes back.
                 if !before.is_sound() {
                     let h = |slot| self.medium().load(&bucket.slots[slot as usize].h);
-                    let anew = |all: Commit, slot| all.with(slot, h(slot), self.has_high);
+                    let anew = |all: Commit, slot| all.with(slot, h(slot));
                     held.exclude_readers(number);
                     let live = BitMask(self.commit(bucket).live());
                     self.clear(bucket, live.fold(Commit(0), anew));

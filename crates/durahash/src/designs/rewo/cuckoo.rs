@@ -278,8 +278,7 @@ impl<M: Medium> Rewo<M> {
         }
         for one in moves.all() {
             let target = self.bucket(one.to)?;
-            medium
-                .store(&target.commit, self.commit(target).with(one.free, one.h, self.has_high).0);
+            medium.store(&target.commit, self.commit(target).with(one.free, one.h).0);
             medium.flush(&target.commit);
         }
         medium.fence();

@@ -10,14 +10,13 @@
 //!
 //! commit word
 //! bits 0-14 live slots   15-29 slots that are being moved away   30-44 bit 4 of the hashes in the live slots
-//!     45-59 bit 5 of them   60 these two bits count   63 parity
+//!     45-59 bit 5 of them   60 one, where a slot is live   63 parity
 //!
 //! fingerprints
 //! bits 4i to 4i + 3: the lowest bits of the hash in slot i
 //! ```
 //!
-//! So a fingerprint has six bits, of which two become visible with the slot. They count from a slot on that was put
-//! into an empty bucket, in pools of format 5 and later: older libraries would take them for damage, and wrote none.
+//! So a fingerprint has six bits, of which two become visible with the slot.
 //!
 //! A table is a run of extents of buckets, a power of two of them, and so is the number of its buckets.
 //! The block of tables, of which an extent has several, says which there are:
@@ -98,8 +97,8 @@ pub(super) fn fields(block: &Tables) -> impl Iterator<Item = &PmU64> {
 const ALL: u64 = (1 << SLOTS) - 1;
 /// Where bits 4 and 5 of the hashes begin.
 const HIGH_SHIFTS: [u32; 2] = [2 * SLOTS, 3 * SLOTS];
-/// They count.
-const HIGH_BIT: u32 = 4 * SLOTS;
+/// Where a slot is live.
+const ANY: u64 = 1 << (4 * SLOTS);
 const PARITY_BIT: u32 = 63;
 
 /// The commit word of a bucket. Zero is an empty bucket.
@@ -137,25 +136,22 @@ impl Commit {
         self.0.count_ones() & 1 == 0 && self.0 == self.keep(self.live(), self.leaving()).0
     }
 
-    /// With one more live slot, that of `h`. In an empty bucket `has_high` says if bits of hashes count. What
-    /// damage left of a slot that is not live goes.
+    /// With one more live slot, that of `h`. What damage left of a slot that is not live goes.
     #[inline(always)]
-    pub(super) const fn with(self, slot: u32, h: u64, has_high: bool) -> Self {
-        let begun = ((self.live() == 0 && has_high) as u64) << HIGH_BIT;
+    pub(super) const fn with(self, slot: u32, h: u64) -> Self {
         let all = 1 | 1 << SLOTS | 1 << HIGH_SHIFTS[0] | 1 << HIGH_SHIFTS[1];
-        let word = self.0 & !(all << slot) | begun | 1 << slot;
         let high = bits(h, 4, 1) << HIGH_SHIFTS[0] | bits(h, 5, 1) << HIGH_SHIFTS[1];
-        self.changed(word | (bits(word, HIGH_BIT, 1) * (high << slot)))
+        self.changed(self.0 & !(all << slot) | ANY | (1 | high) << slot)
     }
 
     /// With these of the live slots, and these of them being moved away.
     #[inline(always)]
     pub(super) const fn keep(self, live: u16, leaving: u16) -> Self {
         let live = (live & self.live()) as u64;
-        let has_high = bits(self.0, HIGH_BIT, 1) * (live != 0) as u64;
+        let any = (live != 0) as u64 * ANY;
         let high = self.0 & (live << HIGH_SHIFTS[0] | live << HIGH_SHIFTS[1]);
         let leaving = (leaving as u64 & live) << SLOTS;
-        self.changed(live | leaving | (has_high * (high | 1 << HIGH_BIT)))
+        self.changed(live | leaving | high | any)
     }
 
     /// Without a slot, being moved or not.
@@ -171,14 +167,13 @@ impl Commit {
     }
 
     /// The slots, live or not, of which it does not say that they hold another hash. Where the parity is wrong, it
-    /// says nothing: one flipped bit of 30 to 60 hides no slot.
+    /// says nothing: one flipped bit of 30 to 59 hides no slot.
     #[inline(always)]
     const fn may_hold(self, h: u64) -> u16 {
         let fourth = self.0 >> HIGH_SHIFTS[0] ^ 0_u64.wrapping_sub(bits(h, 4, 1));
         let fifth = self.0 >> HIGH_SHIFTS[1] ^ 0_u64.wrapping_sub(bits(h, 5, 1));
-        let is_right = !(self.0.count_ones() as u64);
-        let counts = 0_u64.wrapping_sub(bits(self.0, HIGH_BIT, 1) & is_right);
-        !((fourth | fifth) & counts) as u16
+        let is_right = !(self.0.count_ones() as u64) & 1;
+        !((fourth | fifth) & 0_u64.wrapping_sub(is_right)) as u16
     }
 }
 
@@ -251,42 +246,30 @@ mod tests {
     use super::*;
 
     /// Of these live slots: slot i has hash i * 16.
-    fn commit(live: u16, leaving: u16, has_high: bool) -> Commit {
-        let all = BitMask(live).fold(Commit(0), |c, i| c.with(i, u64::from(i) << 4, has_high));
+    fn commit(live: u16, leaving: u16) -> Commit {
+        let all = BitMask(live).fold(Commit(0), |c, i| c.with(i, u64::from(i) << 4));
         all.keep(live, leaving)
     }
 
     #[test]
     fn commit_words_give_their_parts_back() {
-        for has_high in [false, true] {
-            assert_eq!(commit(0, 0, has_high), Commit(0), "zeros are an empty bucket");
-            for (live, leaving) in [(0, 0), (0x7fff, 0x7fff), (0x1234, 0x0010), (1, 1)] {
-                let of = |live, leaving| commit(live, leaving, has_high);
-                let word = of(live, leaving);
-                assert!(word.is_sound());
-                assert_eq!((word.live(), word.leaving()), (live, leaving));
-                assert_eq!(word.with(3, 3 << 4, has_high), of(live | 8, leaving & !8));
-                assert_eq!(
-                    word.with(3, 3 << 4, has_high).with_leaving(3),
-                    of(live | 8, leaving | 8)
-                );
-                assert_eq!(word.without(4), of(live & !16, leaving & !16));
-                for damaged in (0..64).map(|bit| Commit(word.0 ^ 1 << bit)) {
-                    assert!(!damaged.is_sound() && damaged.may_hold(!0) == !0);
-                    let changed = damaged.with(3, 0, has_high).with_leaving(3).without(4);
-                    assert!(!changed.is_sound() && !changed.keep(0, 0).is_sound());
-                }
+        assert_eq!(commit(0, 0), Commit(0), "zeros are an empty bucket");
+        for (live, leaving) in [(0, 0), (0x7fff, 0x7fff), (0x1234, 0x0010), (1, 1)] {
+            let word = commit(live, leaving);
+            assert!(word.is_sound());
+            assert_eq!((word.live(), word.leaving()), (live, leaving));
+            assert_eq!(word.with(3, 3 << 4), commit(live | 8, leaving & !8));
+            assert_eq!(word.with(3, 3 << 4).with_leaving(3), commit(live | 8, leaving | 8));
+            assert_eq!(word.without(4), commit(live & !16, leaving & !16));
+            for damaged in (0..64).map(|bit| Commit(word.0 ^ 1 << bit)) {
+                assert!(!damaged.is_sound() && damaged.may_hold(!0) == !0);
+                let changed = damaged.with(3, 0).with_leaving(3).without(4);
+                assert!(!changed.is_sound() && !changed.keep(0, 0).is_sound());
             }
         }
-        assert_eq!(commit(1, 2, false), commit(1, 0, false));
-    }
-
-    #[test]
-    fn words_of_an_older_library_have_four_bits_of_each_hash() {
-        let older = commit(1, 0, false).with(1, 0, true);
-        assert!((0..4).all(|high| older.may_hold(high << 4) & 3 == 3));
-        let newer = commit(1, 0, true).with(1, 0, false);
-        assert!((0..4).all(|high| newer.may_hold(high << 4) & 3 == 3 * u16::from(high == 0)));
+        assert_eq!(commit(1, 2), commit(1, 0));
+        let word = commit(0, 0).with(0, 0).with(1, 1 << 4);
+        assert_eq!([0, 1, 2, 3].map(|high| word.may_hold(high << 4) & 3), [1, 2, 0, 0]);
     }
 
     #[test]
@@ -294,7 +277,7 @@ mod tests {
         let (mut all, mut live) = (Fingerprints(0), Commit(0));
         let hash = |i: u32| u64::from(i / 4) | u64::from(i % 4) << 4 | 1 << 9;
         for i in 0..SLOTS {
-            (all, live) = (all.with(i, hash(i)), live.with(i, hash(i), true));
+            (all, live) = (all.with(i, hash(i)), live.with(i, hash(i)));
         }
         for i in 0..SLOTS {
             let h = hash(i);

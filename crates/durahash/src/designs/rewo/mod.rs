@@ -197,7 +197,6 @@ pub struct Rewo<M: Medium> {
     used: u16,
     slots: u32,
     /// True if commit words may have bits of hashes.
-    has_high: bool,
     cached: Arc<Cached>,
     cache: Cache,
     live: Counter,

@@ -137,7 +137,6 @@ impl<M: Medium> Rewo<M> {
             remix: remix_of(format.seed),
             used: used_slots(slots),
             slots,
-            has_high: pool.is_kept_right(5)?,
             cache_sync: CacheSync::start(cache.sync_threads, &pool, &cached)?,
             cached,
             cache,

@@ -177,7 +177,7 @@ impl<M: Medium> Rewo<M> {
             medium.fence();
         }
         held.exclude_readers(number);
-        let commit = self.commit(bucket).with(slot, h, self.has_high);
+        let commit = self.commit(bucket).with(slot, h);
         medium.store(&bucket.commit, commit.0);
         medium.flush(&bucket.commit);
         medium.drain();
