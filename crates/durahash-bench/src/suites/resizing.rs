@@ -80,13 +80,16 @@ impl<'a> Slices<'a> {
     }
 
     /// True if a resize has begun and nothing moved since so many slices, or another one has begun: that
-    /// slice is dropped.
+    /// slice is dropped, unless both began in it.
     fn is_over(&mut self) -> bool {
         let Some((_, last)) = self.all.last().copied() else {
             return false;
         };
-        if last.begun > self.first.begun + 1 && self.all.len() > 1 {
-            self.all.pop();
+        if last.begun > self.first.begun + 1 {
+            let before = self.all.iter().rev().nth(1);
+            if before.is_some_and(|(_, seen)| seen.begun > self.first.begun) {
+                self.all.pop();
+            }
             return true;
         }
         let calm = self.all.iter().rev().take_while(|(_, seen)| *seen == last).count();
