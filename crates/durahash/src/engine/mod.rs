@@ -375,17 +375,18 @@ impl<K: Kind> Engine<K> {
         self.store.writable()?;
         let entries = self.index.len()?.saturating_add(additional);
         let bytes = entries.saturating_mul(ENTRY_BYTES);
-        let max_bytes = self.store.max_bytes();
-        if bytes > max_bytes {
-            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
-        }
-        // The system promises more memory than it has, and ends the process that takes it.
+        // First, as it also limits a map for which no limit was set. The system promises more memory than it has, and ends
+        // the process that takes it.
         if self.store.durability() == Durability::None {
             let there = self.store.facts().space.unit_bytes;
             let wanted = entries.saturating_mul(RESERVED_BYTES).saturating_sub(there);
             if wanted > Dram::memory_left() {
                 return Err(Error::full(wanted, Limit::Memory));
             }
+        }
+        let max_bytes = self.store.max_bytes();
+        if bytes > max_bytes {
+            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
         self.with_room(|| self.index.reserve(entries))
     }

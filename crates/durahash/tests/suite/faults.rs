@@ -34,6 +34,7 @@ fn refused(path: &Path, expected: impl Fn(&ErrorKind) -> bool) {
     for read_only in [false, true] {
         let error = Options::new().read_only(read_only).open::<Map<u64, u64>>(path).unwrap_err();
         assert!(expected(error.kind()), "{error}");
+        assert_eq!(error.path(), Some(path), "the error names the file");
     }
     assert!(fs::read(path).unwrap() == before, "the file was touched");
 }
@@ -322,6 +323,7 @@ fn a_forked_child_has_no_part_in_the_pool() {
         let map = map.lock().unwrap().take().unwrap();
         let again = options.open::<Map<u64, u64>>(&path).unwrap_err();
         assert!(matches!(again.kind(), ErrorKind::Locked), "{again}");
+        assert_eq!(again.path(), Some(&*path));
         map.put(&2, &20).unwrap();
         map.close().unwrap();
         let map: Map<u64, u64> = options.open(&path).unwrap();
