@@ -48,6 +48,7 @@ mod grow;
 mod layout;
 mod operations;
 pub(crate) mod random;
+mod reclaim;
 mod rules;
 mod simulate;
 mod world;

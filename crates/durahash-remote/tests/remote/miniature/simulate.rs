@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use crate::common::{Effect, Response, counts};
 
 use super::client::{Client, Coroutine, Run};
-use super::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
+use super::layout::{A, BUMP, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
 use super::operations::Kind;
 use super::random::Random;
 use super::rules::{Focus, Rules, Setup};
@@ -22,6 +22,11 @@ counts! {
         merges,
         splits,
         epochs,
+        sweeps,
+        takeovers,
+        popped,
+        reclaimed,
+        taken,
         events,
     }
 }
@@ -66,6 +71,7 @@ fn first_segment(world: &mut World) {
     let main = world.allocate(client, Class::Main, None);
     let cur = world.allocate(client, Class::Cur, None);
     *world.word(EPOCH) = 1;
+    *world.word(BUMP) = world.end() as u64;
     *world.word(main + MAIN_HEAD - 1) = 1;
     *world.word(cur) = A::new(main, 1, 0).0;
     *world.word(DIRECTORY) = cur as u64;
@@ -107,16 +113,19 @@ impl Simulation {
     fn add_client(&mut self, after: u64, coroutines: usize, work: impl Fn(Coroutine) -> Task) {
         let id = self.world.borrow_mut().add_client();
         let client = Rc::new(RefCell::new(Client::default()));
+        client.borrow_mut().working = coroutines;
+        let leaves = self.setup.sweeps && self.draw(|r| r.one_in(2));
         for slot in 0..=coroutines {
             let task = self.world.borrow_mut().add_task(id, after);
             let endpoint = Endpoint { world: self.world.clone(), client: id, task };
-            let coroutine = Coroutine::new(
+            let mut coroutine = Coroutine::new(
                 endpoint,
                 self.setup.clone(),
                 client.clone(),
                 self.run.clone(),
                 slot,
             );
+            coroutine.leaves = leaves;
             // The one that beats registers first, and the others wait for that.
             let task: Task = if slot == coroutines {
                 Box::pin(async move {
@@ -194,6 +203,11 @@ impl Simulation {
         counts.unknown += run.history.ops.iter().filter(|op| op.end.is_none()).count() as u64;
         counts.merges += run.merges;
         counts.splits += run.splits;
+        counts.sweeps += run.sweeps;
+        counts.takeovers += run.takeovers;
+        counts.popped += run.popped;
+        counts.reclaimed += run.reclaimed;
+        counts.taken += *self.world.borrow_mut().word(BUMP);
         counts.epochs += *self.world.borrow_mut().word(EPOCH);
         assert_eq!(run.history.check()?, 0, "every history can be decided");
         Ok(())
@@ -231,6 +245,7 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
             _ => 0,
         };
     }
+    coroutine.client.borrow_mut().working -= 1;
     Ok(())
 }
 
