@@ -78,6 +78,8 @@ pub(crate) struct Run {
     pub(crate) takeovers: u64,
     pub(crate) popped: u64,
     pub(crate) reclaimed: u64,
+    /// The clients, by number, for the judge of sweeps.
+    pub(crate) clients: Vec<(usize, Rc<RefCell<Client>>)>,
 }
 
 /// A coroutine of a client.
@@ -197,16 +199,19 @@ impl Coroutine {
             batch.read(EPOCH, 1);
             batch.read(row(0), self.setup.clients + 2);
             let sweeps = self.setup.sweeps;
-            let early = sweeps && !rules.claim_read_after_epoch;
-            let claim = batch.read(SWEEP, usize::from(early));
+            let early = if sweeps && !rules.claim_read_after_epoch {
+                Some(self.word(SWEEP).await?)
+            } else {
+                None
+            };
             let found = self.post(batch).await?;
-            let (epoch, rows) = (found[0], &found[1..claim]);
+            let (epoch, rows) = (found[0], &found[1..]);
             let shown = rows[self.number()];
             if shown == ROW_DEAD {
                 return Err(Closed);
             }
             if sweeps {
-                self.learn_claim(epoch, early.then(|| found[claim])).await?;
+                self.learn_claim(epoch, early).await?;
                 if self.leaves && self.client.borrow().working == 0 {
                     return self.leave(sweep, row(self.number()), shown).await;
                 }

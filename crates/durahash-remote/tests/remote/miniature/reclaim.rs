@@ -11,7 +11,7 @@ use super::layout::{
 };
 use super::random::Random;
 use super::rules::{Key, MAX_DEPTH};
-use super::world::{Batch, Closed};
+use super::world::{Batch, Closed, Life};
 
 /// Words of a bag: next, the epoch from which its extent is free, address and length of that.
 const BAG: usize = 4;
@@ -101,6 +101,12 @@ impl Space {
         Some(taken)
     }
 
+    fn owns(&self, at: Addr) -> bool {
+        let free = self.free.iter().copied();
+        let mut all = free.chain(self.waiting.iter().map(|&(from, len, _)| (from, len)));
+        all.any(|(from, len)| (from..from + len).contains(&at))
+    }
+
     fn free_words(&self) -> usize {
         self.free.iter().map(|(_, len)| len).sum()
     }
@@ -138,7 +144,7 @@ enum Step {
 }
 
 impl Coroutine {
-    async fn word(&self, addr: Addr) -> Result<u64, Closed> {
+    pub(crate) async fn word(&self, addr: Addr) -> Result<u64, Closed> {
         Ok(self.post(Batch::of(|b| b.read(addr, 1))).await?[0])
     }
 
@@ -224,9 +230,6 @@ impl Coroutine {
 
     /// Pushes bags until this client has no more free words than `most`, or nothing at all if that is 0.
     async fn push(&self, most: usize) -> Result<(), Closed> {
-        if self.setup.rules.moves_hold_epoch && most > 0 {
-            self.hold();
-        }
         while self.client.borrow().space.free_words() > most
             || most == 0 && !self.client.borrow().space.waiting.is_empty()
         {
@@ -244,10 +247,39 @@ impl Coroutine {
                 }
             }
         }
-        if most > 0 {
-            self.release();
-        }
         Ok(())
+    }
+
+    /// Passes memory on, if this client has much.
+    pub(crate) async fn pass_on(&self) -> Result<(), Closed> {
+        if self.client.borrow().space.free_words() <= KEPT {
+            return Ok(());
+        }
+        if self.setup.rules.moves_hold_epoch {
+            self.hold();
+        }
+        self.push(KEPT / 2).await?;
+        self.release();
+        Ok(())
+    }
+
+    /// Returns whether a live client or a bag on the shelf owns these words, as the judge sees it.
+    fn is_owned(&self, at: Addr) -> bool {
+        let mut world = self.world.borrow_mut();
+        let run = self.run.borrow();
+        let live = run.clients.iter().filter(|(client, _)| world.life(*client) == Life::Live);
+        if live.clone().any(|(_, client)| client.borrow().space.owns(at)) {
+            return true;
+        }
+        let mut bag = *world.word(SHELF) as Addr;
+        while bag != 0 {
+            let [next, _, from, len] = std::array::from_fn(|i| *world.word(bag + i) as usize);
+            if (from..from + len).contains(&at) || (bag..bag + BAG).contains(&at) {
+                return true;
+            }
+            bag = next;
+        }
+        false
     }
 
     /// Gives everything back, and then the row.
@@ -265,6 +297,7 @@ impl Coroutine {
             self.swap(row, shown, 0).await?;
         }
         self.push(0).await?;
+        self.client.borrow_mut().space = Space::default();
         self.swap(row, shown, 0).await?;
         Ok(())
     }
@@ -334,9 +367,6 @@ impl Coroutine {
 
     /// A step of a sweep, or the start of one.
     pub(crate) async fn sweep(&self, sweep: Option<Sweep>) -> Result<Option<Sweep>, Closed> {
-        if self.client.borrow().space.free_words() > KEPT {
-            self.push(KEPT / 2).await?;
-        }
         let Some(mut sweep) = sweep else { return self.claim().await };
         if self.random(|r| r.one_in(60)) {
             self.give_up(&sweep).await?;
@@ -346,8 +376,7 @@ impl Coroutine {
         let known = self.client.borrow().known;
         match sweep.step {
             Step::Waits(epoch) => {
-                let wait = self.setup.claim_epochs;
-                if known < epoch + wait && rules.claim_waits {
+                if known < epoch + if rules.walk_from_g_plus_3 { 3 } else { 2 } {
                     return Ok(Some(sweep));
                 }
                 if rules.sweep_empties_shelf {
@@ -370,7 +399,7 @@ impl Coroutine {
                 sweep.step = Step::Walks(at);
             }
             Step::Settles(epoch) => {
-                if known < epoch + self.setup.walk_epochs && rules.walk_waits {
+                if known < epoch + if rules.end_from_w_plus_2 { 2 } else { 1 } {
                     return Ok(Some(sweep));
                 }
                 return self.end(sweep).await.map(|()| None);
@@ -429,9 +458,6 @@ impl Coroutine {
 
     /// Takes all bags, and pushes at once what this client does not forget.
     async fn empty_shelf(&self) -> Result<(), Closed> {
-        if self.setup.rules.moves_hold_epoch {
-            self.hold();
-        }
         while self.pop().await? {}
         self.push(KEPT / 2).await
     }
@@ -512,6 +538,9 @@ impl Coroutine {
         let free =
             |at: Addr| !sweep.used[at - sweep.window.0] && !sweep.used[at + 1 - sweep.window.0];
         for at in (sweep.window.0..sweep.window.1).step_by(2).filter(|&at| free(at)) {
+            if self.is_owned(at) {
+                self.fault("memory with two owners");
+            }
             self.client.borrow_mut().space.put(at, 2, 0, false);
             self.run.borrow_mut().reclaimed += 2;
         }

@@ -124,14 +124,14 @@ rules! {
     bag_has_epoch,
     /// A client that leaves frees its row after its last bag. *Without:* before the first.
     row_freed_last,
-    /// The walk begins when no operation is left that did not know the claim. *Without:* at once.
-    claim_waits,
+    /// The walk begins three epochs after the claim. *Without:* two.
+    walk_from_g_plus_3,
     /// A sweep takes all bags from the shelf before its walk. *Without:* none.
     sweep_empties_shelf,
     /// The walk marks the upper half of a split that was not committed. *Without:* not.
     walk_marks_pending,
-    /// A sweep ends when no operation is left from before the end of its walk. *Without:* at once.
-    walk_waits,
+    /// A sweep ends two epochs after its walk. *Without:* one.
+    end_from_w_plus_2,
     /// A claim is taken over when its client is dead. *Without:* at any time.
     takes_over_from_dead,
 }
@@ -166,10 +166,6 @@ pub(crate) struct Setup {
     pub(crate) sweeps: bool,
     /// The end of memory, beyond which operations go when they have waited.
     pub(crate) memory: usize,
-    /// Epochs after which a claim is known to all, and nothing of before it is left.
-    pub(crate) claim_epochs: u64,
-    /// Epochs after which nothing is left of before the end of a walk.
-    pub(crate) walk_epochs: u64,
     /// `true` if memory is reused.
     pub(crate) reuse: bool,
     /// One verb in so many is held up, and for how long at most.
@@ -202,6 +198,8 @@ pub(crate) enum Focus {
     Reuse,
     /// Those with sweeps.
     Sweep,
+    /// The same, where clients come and go, and verbs take long.
+    Churn,
     /// The same, where clients take long to join and look at the epoch seldom.
     Joining,
 }
@@ -220,12 +218,23 @@ impl Setup {
             setup.beat = 60;
             setup.joining_max = 2500;
         }
-        if focus == Focus::Sweep {
+        if matches!(focus, Focus::Sweep | Focus::Churn) {
             setup.sweeps = true;
             setup.reuse = false;
-            setup.memory = HEAP + random.pick(&[100, 150, 250]);
+            setup.memory = HEAP + random.pick(&[100, 150, 250, 2000]);
             setup.beat = random.pick(&[4, 8, 12]);
+            setup.joining_max = random.pick(&[20, 600, 1500]);
+            setup.stall_one_in = random.pick(&[8, 20, 100]);
+            setup.clients = random.pick(&[2, 3, 4, 5]);
             setup.operations = 100 / (setup.clients * setup.coroutines);
+        }
+        if focus == Focus::Churn {
+            setup.clients = 5;
+            setup.operations = 20;
+            setup.joining_max = 1500;
+            setup.late_one_in = random.pick(&[4, 8, 16]);
+            setup.late_max = random.pick(&[100, 300, 1500]);
+            setup.stall_one_in = random.pick(&[4, 8]);
         }
         setup
     }
@@ -235,7 +244,7 @@ impl Setup {
         let hurry = random.one_in(2) || matches!(focus, Focus::Reuse | Focus::Joining);
         let wrap = random.pick(&[4, 4, 8, 16]);
         let wrap = match focus {
-            Focus::Any | Focus::Sweep => wrap,
+            Focus::Any | Focus::Sweep | Focus::Churn => wrap,
             Focus::Wrap(wrap) => wrap,
             Focus::Reuse | Focus::Joining => 16,
         };
@@ -258,8 +267,6 @@ impl Setup {
                 .collect(),
             sweeps: false,
             memory: 0,
-            claim_epochs: 3,
-            walk_epochs: 3,
             reuse: !random.one_in(4),
             late_one_in: random.pick(&[8, 30, 100, 400]),
             late_max: random.pick(&[60, 300, 1500]),

@@ -83,7 +83,9 @@ impl Simulation {
         let (clients, coroutines) = (self.setup.clients, self.setup.coroutines);
         for i in 0..clients {
             let after = if i == 0 { 0 } else { self.draw(|r| r.below(self.setup.joining_max)) };
-            let operations = self.setup.operations;
+            let most = self.setup.operations as u64;
+            let few = self.setup.sweeps && self.draw(|r| r.one_in(3));
+            let operations = if few { 1 + self.draw(|r| r.below(most)) } else { most } as usize;
             self.add_client(after, coroutines, |coroutine| Box::pin(work(coroutine, operations)));
         }
         // A death, a client that is taken for dead, some that stand still.
@@ -114,6 +116,7 @@ impl Simulation {
         let id = self.world.borrow_mut().add_client();
         let client = Rc::new(RefCell::new(Client::default()));
         client.borrow_mut().working = coroutines;
+        self.run.borrow_mut().clients.push((id, client.clone()));
         let leaves = self.setup.sweeps && self.draw(|r| r.one_in(2));
         for slot in 0..=coroutines {
             let task = self.world.borrow_mut().add_task(id, after);
@@ -223,6 +226,9 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
         let most = coroutine.setup.pause_max;
         let pause = coroutine.random(|r| if r.one_in(15) { r.below(most) } else { r.below(12) });
         coroutine.sleep(pause).await?;
+        if coroutine.setup.sweeps {
+            coroutine.pass_on().await?;
+        }
         let key = coroutine.random(|r| r.below(keys)) as usize;
         let value = {
             let mut run = coroutine.run.borrow_mut();
