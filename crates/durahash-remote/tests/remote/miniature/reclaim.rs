@@ -272,14 +272,17 @@ impl Coroutine {
             return true;
         }
         let mut bag = *world.word(SHELF) as Addr;
-        while bag != 0 {
+        for _ in 0..world.end() {
+            if bag < HEAP || bag + BAG > world.end() {
+                return bag != 0;
+            }
             let [next, _, from, len] = std::array::from_fn(|i| *world.word(bag + i) as usize);
-            if (from..from + len).contains(&at) || (bag..bag + BAG).contains(&at) {
+            if (from..from.saturating_add(len)).contains(&at) || (bag..bag + BAG).contains(&at) {
                 return true;
             }
             bag = next;
         }
-        false
+        true
     }
 
     /// Gives everything back, and then the row.
@@ -296,6 +299,7 @@ impl Coroutine {
         if !self.setup.rules.row_freed_last {
             self.swap(row, shown, 0).await?;
         }
+        self.stand_still().await?;
         self.push(0).await?;
         self.client.borrow_mut().space = Space::default();
         self.swap(row, shown, 0).await?;
@@ -304,40 +308,30 @@ impl Coroutine {
 
     // ---- claims ----
 
-    /// Learns from the word of the sweep whether there is a claim, after the epoch was read; both are known at the
-    /// same moment.
-    pub(crate) async fn learn_claim(&self, epoch: u64, early: Option<u64>) -> Result<(), Closed> {
-        let rules = self.setup.rules;
-        if !rules.claim_known_with_epoch {
-            self.knows(epoch);
-        }
+    /// Learns from the word of the sweep, read after the epoch, whether there is a claim. Operations may begin in that
+    /// epoch meanwhile; the row does not show it yet.
+    pub(crate) async fn learn_claim(&self, early: Option<u64>) -> Result<(), Closed> {
         let mut word = match early {
             Some(word) => word,
-            None => self.word(SWEEP).await?,
+            None => {
+                self.stand_still().await?;
+                self.word(SWEEP).await?
+            }
         };
         let known = self.client.borrow().claim;
         let mut window = None;
-        while word != known && Claim::of(word).phase == CLAIMED {
+        if word != known && Claim::of(word).phase == CLAIMED {
+            let after = self.setup.rules.window_read_after_claim;
             let mut batch = Batch::new();
-            if !rules.window_read_after_claim {
-                batch.read(SWEEP, 1);
-            }
+            batch.read(SWEEP, usize::from(!after));
             batch.read(LOW, 2);
             let mut found = self.post(batch).await?;
-            if found.len() == 3 {
+            if !after {
                 word = found.remove(0);
             }
+            // A window of another claim means that this one is void.
             window = Some((found[0] as Addr, found[1] as Addr));
-            if !rules.claim_read_again {
-                break;
-            }
-            let again = self.word(SWEEP).await?;
-            if again == word {
-                break;
-            }
-            word = again;
         }
-        self.knows(epoch);
         if word != known {
             match Claim::of(word).phase {
                 // Clients keep the window that they have.
@@ -349,9 +343,11 @@ impl Coroutine {
         Ok(())
     }
 
-    fn knows(&self, epoch: u64) {
-        let mut client = self.client.borrow_mut();
-        client.known = client.known.max(epoch);
+    /// A client stands still at times.
+    pub(crate) async fn stand_still(&self) -> Result<(), Closed> {
+        let most = self.setup.late_max;
+        let pause = self.random(|r| if r.one_in(8) { r.below(most) } else { 0 });
+        if pause > 0 { self.sleep(pause).await } else { Ok(()) }
     }
 
     fn forget_window(&self, claim: u64, window: Option<Window>) {
@@ -430,11 +426,13 @@ impl Coroutine {
         if !self.swap(SWEEP, word, preparing.word()).await? {
             return Ok(None);
         }
+        self.stand_still().await?;
         let mut batch = Batch::new();
         batch.read(BUMP, 1);
         batch.read(LOW, 2);
         let seen = self.post(batch).await?;
         let (bump, old) = (seen[0] as Addr, (seen[1] as Addr, seen[2] as Addr));
+        self.stand_still().await?;
         let window = if found.half == 0 {
             let window = (HEAP, HEAP + (bump - HEAP) / 4 * 2);
             self.post(Batch::of(|b| b.write(LOW, &[window.0 as u64, window.1 as u64]))).await?;

@@ -106,12 +106,8 @@ rules! {
     bag_is_filtered,
     /// A tick reads the epoch before the claim. *Without:* both at once, in any order.
     claim_read_after_epoch,
-    /// A client begins operations in an epoch once it knows the claim that it read afterwards. *Without:* at once.
-    claim_known_with_epoch,
     /// The window is read after the claim. *Without:* together with it.
     window_read_after_claim,
-    /// The claim is read again after the window, until it is the same. *Without:* not.
-    claim_read_again,
     /// A client that has registered learns of the claim before it allocates. *Without:* when it ticks.
     joins_with_claim,
     /// An operation that waits owns no block. *Without:* it keeps its KV block.
@@ -229,11 +225,12 @@ impl Setup {
             setup.operations = 100 / (setup.clients * setup.coroutines);
         }
         if focus == Focus::Churn {
-            setup.clients = 5;
-            setup.operations = 20;
+            setup.clients = random.pick(&[3, 4, 5]);
+            setup.operations = 80 / (setup.clients * setup.coroutines);
             setup.joining_max = 1500;
-            setup.late_one_in = random.pick(&[4, 8, 16]);
-            setup.late_max = random.pick(&[100, 300, 1500]);
+            setup.late_one_in = random.pick(&[4, 8]);
+            setup.late_max = random.pick(&[60, 150, 300]);
+            setup.beat = random.pick(&[2, 4]);
             setup.stall_one_in = random.pick(&[4, 8]);
         }
         setup
