@@ -163,7 +163,8 @@ impl Coroutine {
             self.read(again);
         }
         if self.setup.sweeps && self.setup.rules.joins_with_claim {
-            self.learn_claim(None).await?;
+            let known = self.known_epoch();
+            self.learn_claim(known, None).await?;
         }
         self.client.borrow_mut().registered = true;
         Ok(())
@@ -199,9 +200,7 @@ impl Coroutine {
             batch.read(row(0), self.setup.clients + 2);
             let sweeps = self.setup.sweeps;
             let early = if sweeps && !rules.claim_read_after_epoch {
-                let claim = self.word(SWEEP).await?;
-                self.stand_still().await?;
-                Some(claim)
+                Some(self.word(SWEEP).await?)
             } else {
                 None
             };
@@ -211,15 +210,15 @@ impl Coroutine {
             if shown == ROW_DEAD {
                 return Err(Closed);
             }
-            self.client.borrow_mut().known = epoch;
             if sweeps {
-                self.learn_claim(early).await?;
+                self.learn_claim(epoch, early).await?;
                 if self.leaves && self.client.borrow().working == 0 {
                     return self.leave(sweep, row(self.number()), shown).await;
                 }
             }
             let next = {
                 let mut client = self.client.borrow_mut();
+                client.known = client.known.max(epoch);
                 let held = client.held.iter().flatten().min().copied();
                 // Operations that begin from here on hold `epoch`, which is no less.
                 client.shown = held.filter(|_| rules.row_is_minimum).unwrap_or(epoch);

@@ -40,18 +40,15 @@
 //! - *Registering takes a second look at the epoch.* One that is read before the row is live may be
 //!   old by any number, and what its client unlinks would be reused at once.
 //!
-//! In runs with sweeps (`Sweep`, `Churn`) all memory comes from chunks, own blocks and bags, clients stop in the
-//! middle of a split, leave early, give claims up, and take over those of the dead. Findings about sweeps:
+//! In runs with sweeps (`Sweep`) all memory comes from chunks, a client's own blocks and bags; clients stop in the
+//! middle of a split, leave early, give claims up, and take over those of the dead. The judge says at once when a sweep
+//! reclaims what a live client or a bag owns. About sweeps:
 //!
-//! - *A client may begin operations in an epoch before it has read the claim,* as long as its row shows the epoch
-//!   only afterwards: the epoch is at most one further than the row, and the walk begins three after the claim.
-//! - *The claim need not be read again after the window,* if the window is read after the claim. A window of
-//!   another claim means that the one read was given up or taken over, and the client learns the other
-//!   before its row moves on. It forgets too much, no more.
-//! - *A sweep ends two epochs after its walk,* not three: the epoch that it waits from is the global one, not a tag.
-//! - *Bags that a tick pushes need no epoch of their own:* the row stands still meanwhile.
+//! - *A push within a tick holds no epoch:* the row stands still meanwhile.
 //! - *A sweep of the upper half that begins again* finds the middle in HIGH if LOW is still the first address, or
 //!   else in LOW, so LOW is written before HIGH.
+//! - *The row of a client that has a claim* is read after the claim: before, it may have been free.
+//! - Rules in `UNDECIDED` were not found to be needed.
 //!
 //! Not here, but tested on the index itself: several nodes, lease timing, checksums, sizes of values,
 //! errors of verbs, what a death leaks, and the real tables of record points. A range of a MainSegment
@@ -70,7 +67,7 @@ mod world;
 use durahash_media::sim::seed;
 
 use crate::{budget, deep};
-use rules::Focus::{self, Any, Churn, Joining, Reuse, Sweep, Wrap};
+use rules::Focus::{self, Any, Joining, Reuse, Sweep, Wrap};
 use rules::Rules;
 use simulate::{Counts, simulate};
 
@@ -107,6 +104,30 @@ const NEEDED: &[(&str, Focus, u64, u64)] = &[
     ("depth_bits_read_again", Any, 412, 1_000),
     ("waiting_holds_nothing", Any, 0, 100),
     ("anyone_merges", Any, 0, 100),
+    ("learner_forgets", Sweep, 1, 100),
+    ("retired_is_filtered", Sweep, 0, 100),
+    ("freed_is_filtered", Sweep, 42, 100),
+    ("chunk_is_filtered", Sweep, 13_792, 60_000),
+    ("bag_is_filtered", Sweep, 0, 100),
+    ("waiting_owns_no_block", Sweep, 4, 100),
+    ("moves_hold_epoch", Sweep, 7_715, 40_000),
+    ("popped_bag_waits", Sweep, 2_484, 10_000),
+    ("bag_has_epoch", Sweep, 2_732, 10_000),
+    ("claim_waits", Sweep, 1, 100),
+    ("sweep_empties_shelf", Sweep, 0, 100),
+    ("walk_marks_pending", Sweep, 775, 3_000),
+    ("walk_waits", Sweep, 189, 2_000),
+];
+
+/// Rules without which nothing was found in some thousand runs.
+const UNDECIDED: &[&str] = &[
+    "claim_read_after_epoch",
+    "claim_known_with_epoch",
+    "window_read_after_claim",
+    "claim_read_again",
+    "joins_with_claim",
+    "row_freed_last",
+    "takes_over_from_dead",
 ];
 
 #[test]
@@ -126,11 +147,10 @@ fn nothing_is_found_with_all_rules() {
         }
     };
     run(Any, runs);
-    run(Sweep, runs.div_ceil(4));
-    run(Churn, runs.div_ceil(4));
-    println!("{runs} runs from seed {first}: {total:?}");
+    run(Sweep, if deep() { runs } else { runs.div_ceil(5) });
+    println!("{runs} runs and those with sweeps, from seed {first}: {total:?}");
     if runs >= 1000 {
-        assert!(total.sweeps > runs / 2 && total.reclaimed > 20 * runs, "{total:?}");
+        assert!(total.sweeps > runs / 5 && total.reclaimed > 10 * runs, "{total:?}");
         assert!(total.popped > runs && total.takeovers > runs / 100, "{total:?}");
         assert!(total.merges > 5 * runs && total.splits > runs / 2, "{total:?}");
         assert!(total.unknown > runs / 4 && total.epochs > 10 * runs, "{total:?}");
@@ -141,7 +161,8 @@ fn nothing_is_found_with_all_rules() {
 fn each_rule_is_needed() {
     println!("{} faults", NEEDED.len());
     for name in Rules::NAMES {
-        assert!(NEEDED.iter().any(|(listed, ..)| listed == name), "{name} is not tried");
+        let needed = NEEDED.iter().any(|(listed, ..)| listed == name);
+        assert!(needed || UNDECIDED.contains(name), "{name} is not tried");
     }
     for &(name, focus, known, seeds) in NEEDED {
         let first = if deep() { None } else { Some(known) };

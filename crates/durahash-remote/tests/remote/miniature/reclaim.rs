@@ -299,7 +299,6 @@ impl Coroutine {
         if !self.setup.rules.row_freed_last {
             self.swap(row, shown, 0).await?;
         }
-        self.stand_still().await?;
         self.push(0).await?;
         self.client.borrow_mut().space = Space::default();
         self.swap(row, shown, 0).await?;
@@ -308,30 +307,40 @@ impl Coroutine {
 
     // ---- claims ----
 
-    /// Learns from the word of the sweep, read after the epoch, whether there is a claim. Operations may begin in that
-    /// epoch meanwhile; the row does not show it yet.
-    pub(crate) async fn learn_claim(&self, early: Option<u64>) -> Result<(), Closed> {
+    /// Learns from the word of the sweep whether there is a claim, after the epoch was read; both are known at the
+    /// same moment.
+    pub(crate) async fn learn_claim(&self, epoch: u64, early: Option<u64>) -> Result<(), Closed> {
+        let rules = self.setup.rules;
+        if !rules.claim_known_with_epoch {
+            self.knows(epoch);
+        }
         let mut word = match early {
             Some(word) => word,
-            None => {
-                self.stand_still().await?;
-                self.word(SWEEP).await?
-            }
+            None => self.word(SWEEP).await?,
         };
         let known = self.client.borrow().claim;
         let mut window = None;
-        if word != known && Claim::of(word).phase == CLAIMED {
-            let after = self.setup.rules.window_read_after_claim;
+        while word != known && Claim::of(word).phase == CLAIMED {
             let mut batch = Batch::new();
-            batch.read(SWEEP, usize::from(!after));
+            if !rules.window_read_after_claim {
+                batch.read(SWEEP, 1);
+            }
             batch.read(LOW, 2);
             let mut found = self.post(batch).await?;
-            if !after {
+            if found.len() == 3 {
                 word = found.remove(0);
             }
-            // A window of another claim means that this one is void.
             window = Some((found[0] as Addr, found[1] as Addr));
+            if !rules.claim_read_again {
+                break;
+            }
+            let again = self.word(SWEEP).await?;
+            if again == word {
+                break;
+            }
+            word = again;
         }
+        self.knows(epoch);
         if word != known {
             match Claim::of(word).phase {
                 // Clients keep the window that they have.
@@ -343,11 +352,9 @@ impl Coroutine {
         Ok(())
     }
 
-    /// A client stands still at times.
-    pub(crate) async fn stand_still(&self) -> Result<(), Closed> {
-        let most = self.setup.late_max;
-        let pause = self.random(|r| if r.one_in(8) { r.below(most) } else { 0 });
-        if pause > 0 { self.sleep(pause).await } else { Ok(()) }
+    fn knows(&self, epoch: u64) {
+        let mut client = self.client.borrow_mut();
+        client.known = client.known.max(epoch);
     }
 
     fn forget_window(&self, claim: u64, window: Option<Window>) {
@@ -372,7 +379,7 @@ impl Coroutine {
         let known = self.client.borrow().known;
         match sweep.step {
             Step::Waits(epoch) => {
-                if known < epoch + if rules.walk_from_g_plus_3 { 3 } else { 2 } {
+                if known < epoch + 3 && rules.claim_waits {
                     return Ok(Some(sweep));
                 }
                 if rules.sweep_empties_shelf {
@@ -395,7 +402,7 @@ impl Coroutine {
                 sweep.step = Step::Walks(at);
             }
             Step::Settles(epoch) => {
-                if known < epoch + if rules.end_from_w_plus_2 { 2 } else { 1 } {
+                if known < epoch + 3 && rules.walk_waits {
                     return Ok(Some(sweep));
                 }
                 return self.end(sweep).await.map(|()| None);
@@ -426,13 +433,11 @@ impl Coroutine {
         if !self.swap(SWEEP, word, preparing.word()).await? {
             return Ok(None);
         }
-        self.stand_still().await?;
         let mut batch = Batch::new();
         batch.read(BUMP, 1);
         batch.read(LOW, 2);
         let seen = self.post(batch).await?;
         let (bump, old) = (seen[0] as Addr, (seen[1] as Addr, seen[2] as Addr));
-        self.stand_still().await?;
         let window = if found.half == 0 {
             let window = (HEAP, HEAP + (bump - HEAP) / 4 * 2);
             self.post(Batch::of(|b| b.write(LOW, &[window.0 as u64, window.1 as u64]))).await?;

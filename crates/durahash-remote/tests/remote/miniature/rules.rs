@@ -106,8 +106,12 @@ rules! {
     bag_is_filtered,
     /// A tick reads the epoch before the claim. *Without:* both at once, in any order.
     claim_read_after_epoch,
+    /// A client begins operations in an epoch once it knows the claim that it read afterwards. *Without:* at once.
+    claim_known_with_epoch,
     /// The window is read after the claim. *Without:* together with it.
     window_read_after_claim,
+    /// The claim is read again after the window, until it is the same. *Without:* not.
+    claim_read_again,
     /// A client that has registered learns of the claim before it allocates. *Without:* when it ticks.
     joins_with_claim,
     /// An operation that waits owns no block. *Without:* it keeps its KV block.
@@ -120,14 +124,14 @@ rules! {
     bag_has_epoch,
     /// A client that leaves frees its row after its last bag. *Without:* before the first.
     row_freed_last,
-    /// The walk begins three epochs after the claim. *Without:* two.
-    walk_from_g_plus_3,
+    /// The walk begins three epochs after the claim. *Without:* at once.
+    claim_waits,
     /// A sweep takes all bags from the shelf before its walk. *Without:* none.
     sweep_empties_shelf,
     /// The walk marks the upper half of a split that was not committed. *Without:* not.
     walk_marks_pending,
-    /// A sweep ends two epochs after its walk. *Without:* one.
-    end_from_w_plus_2,
+    /// A sweep ends three epochs after its walk. *Without:* at once.
+    walk_waits,
     /// A claim is taken over when its client is dead. *Without:* at any time.
     takes_over_from_dead,
 }
@@ -194,8 +198,6 @@ pub(crate) enum Focus {
     Reuse,
     /// Those with sweeps.
     Sweep,
-    /// The same, where clients come and go, and verbs take long.
-    Churn,
     /// The same, where clients take long to join and look at the epoch seldom.
     Joining,
 }
@@ -214,24 +216,15 @@ impl Setup {
             setup.beat = 60;
             setup.joining_max = 2500;
         }
-        if matches!(focus, Focus::Sweep | Focus::Churn) {
+        if focus == Focus::Sweep {
             setup.sweeps = true;
             setup.reuse = false;
-            setup.memory = HEAP + random.pick(&[100, 150, 250, 2000]);
+            setup.memory = HEAP + random.pick(&[100, 150, 250]);
             setup.beat = random.pick(&[4, 8, 12]);
             setup.joining_max = random.pick(&[20, 600, 1500]);
             setup.stall_one_in = random.pick(&[8, 20, 100]);
             setup.clients = random.pick(&[2, 3, 4, 5]);
             setup.operations = 100 / (setup.clients * setup.coroutines);
-        }
-        if focus == Focus::Churn {
-            setup.clients = random.pick(&[3, 4, 5]);
-            setup.operations = 80 / (setup.clients * setup.coroutines);
-            setup.joining_max = 1500;
-            setup.late_one_in = random.pick(&[4, 8]);
-            setup.late_max = random.pick(&[60, 150, 300]);
-            setup.beat = random.pick(&[2, 4]);
-            setup.stall_one_in = random.pick(&[4, 8]);
         }
         setup
     }
@@ -241,7 +234,7 @@ impl Setup {
         let hurry = random.one_in(2) || matches!(focus, Focus::Reuse | Focus::Joining);
         let wrap = random.pick(&[4, 4, 8, 16]);
         let wrap = match focus {
-            Focus::Any | Focus::Sweep | Focus::Churn => wrap,
+            Focus::Any | Focus::Sweep => wrap,
             Focus::Wrap(wrap) => wrap,
             Focus::Reuse | Focus::Joining => 16,
         };
