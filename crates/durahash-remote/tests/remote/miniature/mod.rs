@@ -11,7 +11,7 @@
 //! operations of live clients must end.
 //!
 //! Every rule of the protocol is a switch (`rules.rs`). With all of them nothing may be found; without
-//! any single one something must be: that gives the first result its worth.
+//! any single one something must be (but those in `UNDECIDED`): that gives the first result its worth.
 //!
 //! | file | |
 //! |---|---|
