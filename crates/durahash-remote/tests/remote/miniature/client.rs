@@ -10,9 +10,10 @@ use crate::common::History;
 
 use super::layout::{
     A, Addr, CELLS, CUR_HEAD, Class, DIRECTORY, EPOCH, Entry, Hint, ROOT, ROW_DEAD, ROW_LIVE,
-    State, row,
+    SWEEP, State, row,
 };
 use super::random::Random;
+use super::reclaim::Space;
 use super::rules::{Key, Setup};
 use super::world::{Batch, Closed, Endpoint};
 
@@ -48,7 +49,7 @@ pub(crate) struct Segment {
 pub(crate) struct Client {
     registered: bool,
     /// The epoch, as last read; the row shows this or less.
-    known: u64,
+    pub(crate) known: u64,
     /// The epoch that the row shows, or will when a swap under way is complete.
     shown: u64,
     /// Of each coroutine, the epoch of its operation.
@@ -57,6 +58,12 @@ pub(crate) struct Client {
     pub(crate) segments: HashMap<Addr, Segment>,
     free: Vec<(Addr, Class)>,
     retired: Vec<(Addr, Class, u64)>,
+    /// Its memory, where there are sweeps.
+    pub(crate) space: Space,
+    /// The word of the sweep, as this client has learnt it.
+    pub(crate) claim: u64,
+    /// Coroutines that have operations to do.
+    pub(crate) working: usize,
 }
 
 /// State that all tasks of a run share beside the world.
@@ -67,6 +74,12 @@ pub(crate) struct Run {
     pub(crate) next_value: u64,
     pub(crate) merges: u64,
     pub(crate) splits: u64,
+    pub(crate) sweeps: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) popped: u64,
+    pub(crate) reclaimed: u64,
+    /// The clients, by number, for the judge of sweeps.
+    pub(crate) clients: Vec<(usize, Rc<RefCell<Client>>)>,
 }
 
 /// A coroutine of a client.
@@ -78,6 +91,8 @@ pub(crate) struct Coroutine {
     pub(crate) run: Rc<RefCell<Run>>,
     /// Among those of its client.
     slot: usize,
+    /// The client leaves when it has nothing to do.
+    pub(crate) leaves: bool,
 }
 
 impl Deref for Coroutine {
@@ -121,7 +136,7 @@ impl Coroutine {
     ) -> Self {
         let held = &mut client.borrow_mut().held;
         held.resize(held.len().max(slot + 1), None);
-        Self { endpoint, setup, client: client.clone(), run, slot }
+        Self { endpoint, setup, client: client.clone(), run, slot, leaves: false }
     }
 
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
@@ -146,6 +161,10 @@ impl Coroutine {
             let again = self.read_epoch().await?;
             self.post(Batch::of(|b| b.swap(row, ROW_LIVE + epoch, ROW_LIVE + again, &[]))).await?;
             self.read(again);
+        }
+        if self.setup.sweeps && self.setup.rules.joins_with_claim {
+            let known = self.known_epoch();
+            self.learn_claim(known, None).await?;
         }
         self.client.borrow_mut().registered = true;
         Ok(())
@@ -173,27 +192,41 @@ impl Coroutine {
     pub(crate) async fn beat(&self) -> Result<(), Closed> {
         let rules = self.setup.rules;
         let mut idle = 1 + self.random(|r| r.below(8));
+        let mut sweep = None;
         while self.run.borrow().unfinished > 0 {
             self.sleep(self.setup.beat * idle / 2 + self.random(|r| r.below(10))).await?;
             let mut batch = Batch::new();
             batch.read(EPOCH, 1);
             batch.read(row(0), self.setup.clients + 2);
+            let sweeps = self.setup.sweeps;
+            let early = if sweeps && !rules.claim_read_after_epoch {
+                Some(self.word(SWEEP).await?)
+            } else {
+                None
+            };
             let found = self.post(batch).await?;
             let (epoch, rows) = (found[0], &found[1..]);
             let shown = rows[self.number()];
             if shown == ROW_DEAD {
                 return Err(Closed);
             }
+            if sweeps {
+                self.learn_claim(epoch, early).await?;
+                if self.leaves && self.client.borrow().working == 0 {
+                    return self.leave(sweep, row(self.number()), shown).await;
+                }
+            }
             let next = {
                 let mut client = self.client.borrow_mut();
-                client.known = epoch;
+                client.known = client.known.max(epoch);
                 let held = client.held.iter().flatten().min().copied();
                 // Operations that begin from here on hold `epoch`, which is no less.
                 client.shown = held.filter(|_| rules.row_is_minimum).unwrap_or(epoch);
                 client.shown
             };
-            idle = if epoch == next { (idle * 2).min(8) } else { 1 };
+            idle = if epoch == next { (idle * 2).min(if sweeps { 2 } else { 8 }) } else { 1 };
             let mut batch = Batch::new();
+            let mut advances = false;
             if shown != ROW_LIVE + next {
                 if rules.epoch_after_flush {
                     self.flush().await?;
@@ -204,10 +237,17 @@ impl Coroutine {
             {
                 batch.swap(EPOCH, epoch, epoch + 1, &[]);
                 idle = 1;
-            } else {
-                continue;
+                advances = true;
             }
-            self.post(batch).await?;
+            if !batch.is_empty() {
+                let found = self.post(batch).await?;
+                if sweeps && advances && found[0] == epoch {
+                    self.client.borrow_mut().known = epoch + 1;
+                }
+            }
+            if sweeps {
+                sweep = self.sweep(sweep).await?;
+            }
         }
         Ok(())
     }
@@ -249,7 +289,11 @@ impl Coroutine {
 
     // ---- memory ----
 
-    pub(crate) fn allocate(&self, class: Class) -> Addr {
+    pub(crate) async fn allocate(&self, class: Class) -> Result<Addr, Closed> {
+        if self.setup.sweeps {
+            let taken = self.take(class.words(self.setup.entries).next_multiple_of(2), false);
+            return Ok(taken.await?.expect("memory without a limit"));
+        }
         let mut client = self.client.borrow_mut();
         let wait = if self.setup.rules.reuse_from_e_plus_3 { 3 } else { 2 };
         let known = client.known;
@@ -262,7 +306,7 @@ impl Coroutine {
         } else {
             None
         };
-        self.world.borrow_mut().allocate(self.number(), class, free)
+        Ok(self.world.borrow_mut().allocate(self.number(), class, free))
     }
 
     /// The number of this client.
@@ -272,12 +316,20 @@ impl Coroutine {
 
     /// Frees a block that was never published.
     pub(crate) fn free(&self, addr: Addr, class: Class) {
+        if self.setup.sweeps {
+            return self.give(addr, class.words(self.setup.entries).next_multiple_of(2), 0);
+        }
         self.client.borrow_mut().free.push((addr, class));
     }
 
     /// Gives back what was part of the index.
     pub(crate) fn retire(&self, addr: Addr, class: Class) {
         let epoch = self.held();
+        if self.setup.sweeps {
+            let wait = if self.setup.rules.reuse_from_e_plus_3 { 3 } else { 2 };
+            let words = class.words(self.setup.entries).next_multiple_of(2);
+            return self.give(addr, words, epoch + wait);
+        }
         self.client.borrow_mut().retired.push((addr, class, epoch));
     }
 

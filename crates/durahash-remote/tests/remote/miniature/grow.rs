@@ -90,7 +90,7 @@ impl Coroutine {
             let (high, low) = merged.into_iter().partition(|e| upper.contains(&e.block()));
             self.split(cur, a, found[head + 1], generation, mark, low, high).await?
         } else {
-            let new = self.allocate(Class::Main);
+            let new = self.allocate(Class::Main).await?;
             let mut batch = Batch::new();
             self.write_main(&mut batch, new, mark, &merged);
             self.commit(batch, cur, a, A::new(new, generation, depth)).await?
@@ -169,8 +169,9 @@ impl Coroutine {
         high: Vec<Entry>,
     ) -> Result<bool, Closed> {
         let depth = a.depth();
-        let (main_low, main_high) = (self.allocate(Class::Main), self.allocate(Class::Main));
-        let new = self.allocate(Class::Cur);
+        let (main_low, main_high) =
+            (self.allocate(Class::Main).await?, self.allocate(Class::Main).await?);
+        let new = self.allocate(Class::Cur).await?;
         let suffix = suffix | 1 << depth;
         let mut words = vec![0; Class::Cur.words(self.setup.entries)];
         words[0] = A::new(main_high, 1, depth + 1).0;
@@ -185,6 +186,11 @@ impl Coroutine {
         let swap = batch.swap(buddy(cur, depth), 0, new as u64, &[new, main_high]);
         let found = self.post(batch).await?[swap];
         let published = found == 0;
+        if published && self.setup.sweeps && self.random(|r| r.one_in(4)) {
+            // Dropped here, as a death would end it: what is published stays.
+            self.free(main_low, Class::Main);
+            return Ok(false);
+        }
         let won =
             self.commit(Batch::new(), cur, a, A::new(main_low, generation, depth + 1)).await?;
         if !published || !won && !self.setup.rules.losers_keep_published {

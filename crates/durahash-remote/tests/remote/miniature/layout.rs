@@ -5,11 +5,16 @@
 //! 1      the epoch
 //! 2      the global depth
 //! 4      a row for each client: 0 free, ROW_DEAD, or epoch + ROW_LIVE
+//! 12     the sweep: phase 2, half, client 8 from bit 8, turn from bit 16
+//! 13     the shelf: address of the first bag, or 0
+//! 14     the window of the claim: from, to
+//! 16     the end of the chunks that were taken
 //! 24     the directory, 8 cells: address of a CurSegment, or 0
 //! 32     objects:
 //!   KV block     key + 1 | value
 //!   MainSegment  length | epoch of the last commit that waited | entries, sorted by fp
 //!   CurSegment   word A | suffix | 3 buddies | entries | hints
+//!   bag          next | epoch | address and length of an extent
 //!
 //! word A   address of the MainSegment 24, generation 16, depth 8
 //! entry    address of the KV block 24, fp 4, fp2 4 (in a MainSegment), tombstone 1, depth bits 4,
@@ -24,6 +29,11 @@ pub(crate) type Addr = usize;
 
 pub(crate) const EPOCH: Addr = 1;
 pub(crate) const ROOT: Addr = 2;
+pub(crate) const SWEEP: Addr = 12;
+pub(crate) const SHELF: Addr = 13;
+pub(crate) const LOW: Addr = 14;
+pub(crate) const HIGH: Addr = 15;
+pub(crate) const BUMP: Addr = 16;
 pub(crate) const DIRECTORY: Addr = 24;
 pub(crate) const CELLS: usize = 1 << MAX_DEPTH;
 pub(crate) const HEAP: usize = DIRECTORY + CELLS;
@@ -35,6 +45,36 @@ pub(crate) const ROW_DEAD: u64 = 1 << 33;
 pub(crate) fn row(client: usize) -> Addr {
     assert!(client < ROWS, "a row for each client");
     4 + client
+}
+
+pub(crate) fn row_is_live(row: u64) -> bool {
+    row != 0 && row != ROW_DEAD
+}
+
+pub(crate) const IDLE: u64 = 0;
+pub(crate) const PREPARING: u64 = 1;
+pub(crate) const CLAIMED: u64 = 2;
+
+/// The word of the sweep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) phase: u64,
+    /// 0 the lower, 1 the upper.
+    pub(crate) half: u64,
+    pub(crate) client: usize,
+    /// Counts the changes of the word.
+    pub(crate) turn: u64,
+}
+
+impl Claim {
+    pub(crate) fn of(word: u64) -> Self {
+        let client = (word >> 8 & 0xff) as usize;
+        Self { phase: word & 3, half: word >> 2 & 1, client, turn: word >> 16 }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.phase | self.half << 2 | (self.client as u64) << 8 | self.turn << 16
+    }
 }
 
 /// Of a MainSegment.

@@ -11,7 +11,7 @@
 //! operations of live clients must end.
 //!
 //! Every rule of the protocol is a switch (`rules.rs`). With all of them nothing may be found; without
-//! any single one something must be: that gives the first result its worth.
+//! any single one something must be (but those in `UNDECIDED`): that gives the first result its worth.
 //!
 //! | file | |
 //! |---|---|
@@ -21,6 +21,7 @@
 //! | `client.rs` | cache, epochs, memory of a client; reading a CurSegment |
 //! | `operations.rs` | put, delete, get, conditional operations |
 //! | `grow.rs` | merge, split, directory |
+//! | `reclaim.rs` | a client's memory, the shelf, claims and sweeps |
 //! | `simulate.rs` | one run |
 //!
 //! Findings about the rules themselves:
@@ -39,6 +40,16 @@
 //! - *Registering takes a second look at the epoch.* One that is read before the row is live may be
 //!   old by any number, and what its client unlinks would be reused at once.
 //!
+//! In runs with sweeps (`Sweep`) all memory comes from chunks, a client's own blocks and bags; clients stop in the
+//! middle of a split, leave early, give claims up, and take over those of the dead. The judge says at once when a sweep
+//! reclaims what a live client or a bag owns. About sweeps:
+//!
+//! - *A push within a tick holds no epoch:* the row stands still meanwhile.
+//! - *A sweep of the upper half that begins again* finds the middle in HIGH if LOW is still the first address, or
+//!   else in LOW, so LOW is written before HIGH.
+//! - *The row of a client that has a claim* is read after the claim: before, it may have been free.
+//! - Rules in `UNDECIDED` were not found to be needed.
+//!
 //! Not here, but tested on the index itself: several nodes, lease timing, checksums, sizes of values,
 //! errors of verbs, what a death leaks, and the real tables of record points. A range of a MainSegment
 //! is predicted off by one at either end instead.
@@ -48,6 +59,7 @@ mod grow;
 mod layout;
 mod operations;
 pub(crate) mod random;
+mod reclaim;
 mod rules;
 mod simulate;
 mod world;
@@ -55,7 +67,7 @@ mod world;
 use durahash_media::sim::seed;
 
 use crate::{budget, deep};
-use rules::Focus::{self, Any, Joining, Reuse, Wrap};
+use rules::Focus::{self, Any, Joining, Reuse, Sweep, Wrap};
 use rules::Rules;
 use simulate::{Counts, simulate};
 
@@ -92,6 +104,30 @@ const NEEDED: &[(&str, Focus, u64, u64)] = &[
     ("depth_bits_read_again", Any, 412, 1_000),
     ("waiting_holds_nothing", Any, 0, 100),
     ("anyone_merges", Any, 0, 100),
+    ("learner_forgets", Sweep, 1, 100),
+    ("retired_is_filtered", Sweep, 0, 100),
+    ("freed_is_filtered", Sweep, 42, 100),
+    ("chunk_is_filtered", Sweep, 13_792, 60_000),
+    ("bag_is_filtered", Sweep, 0, 100),
+    ("waiting_owns_no_block", Sweep, 4, 100),
+    ("moves_hold_epoch", Sweep, 7_715, 40_000),
+    ("popped_bag_waits", Sweep, 2_484, 10_000),
+    ("bag_has_epoch", Sweep, 2_732, 10_000),
+    ("claim_waits", Sweep, 1, 100),
+    ("sweep_empties_shelf", Sweep, 0, 100),
+    ("walk_marks_pending", Sweep, 775, 3_000),
+    ("walk_waits", Sweep, 189, 2_000),
+];
+
+/// Rules without which nothing was found in some thousand runs.
+const UNDECIDED: &[&str] = &[
+    "claim_read_after_epoch",
+    "claim_known_with_epoch",
+    "window_read_after_claim",
+    "claim_read_again",
+    "joins_with_claim",
+    "row_freed_last",
+    "takes_over_from_dead",
 ];
 
 #[test]
@@ -99,17 +135,23 @@ fn nothing_is_found_with_all_rules() {
     let first = budget("DURAHASH_MINIATURE_SEED", seed(0), seed(0));
     let runs = budget("DURAHASH_MINIATURE_RUNS", 1_000, 10_000);
     let mut total = Counts::default();
-    for seed in first..first + runs {
-        match simulate(Rules::ALL, Any, seed) {
-            Ok(counts) => total += counts,
-            Err(violation) => panic!(
-                "seed {seed}: {violation}\nagain: DURAHASH_MINIATURE_SEED={seed} \
-                 DURAHASH_MINIATURE_RUNS=1 cargo test -p durahash-remote --test remote miniature::nothing"
-            ),
+    let mut run = |focus, runs| {
+        for seed in first..first + runs {
+            match simulate(Rules::ALL, focus, seed) {
+                Ok(counts) => total += counts,
+                Err(violation) => panic!(
+                    "{focus:?}, seed {seed}: {violation}\nagain: DURAHASH_MINIATURE_SEED={seed} \
+                     DURAHASH_MINIATURE_RUNS=1 cargo test -p durahash-remote --test remote miniature::nothing"
+                ),
+            }
         }
-    }
-    println!("{runs} runs from seed {first}: {total:?}");
+    };
+    run(Any, runs);
+    run(Sweep, if deep() { runs } else { runs.div_ceil(5) });
+    println!("{runs} runs and those with sweeps, from seed {first}: {total:?}");
     if runs >= 1000 {
+        assert!(total.sweeps > runs / 5 && total.reclaimed > 10 * runs, "{total:?}");
+        assert!(total.popped > runs && total.takeovers > runs / 100, "{total:?}");
         assert!(total.merges > 5 * runs && total.splits > runs / 2, "{total:?}");
         assert!(total.unknown > runs / 4 && total.epochs > 10 * runs, "{total:?}");
     }
@@ -119,7 +161,8 @@ fn nothing_is_found_with_all_rules() {
 fn each_rule_is_needed() {
     println!("{} faults", NEEDED.len());
     for name in Rules::NAMES {
-        assert!(NEEDED.iter().any(|(listed, ..)| listed == name), "{name} is not tried");
+        let needed = NEEDED.iter().any(|(listed, ..)| listed == name);
+        assert!(needed || UNDECIDED.contains(name), "{name} is not tried");
     }
     for &(name, focus, known, seeds) in NEEDED {
         let first = if deep() { None } else { Some(known) };

@@ -45,12 +45,21 @@ impl Coroutine {
     async fn append(&self, key: usize, value: Option<Value>) -> Result<(), Closed> {
         let bits = self.setup.keys[key];
         let n = self.setup.entries;
-        let block = self.allocate(Class::Block);
+        let mut block = 0;
+        let mut waits = 0;
         // A deleted key's block has a value that no operation may return.
         let contents = [key as u64 + 1, value.unwrap_or(u64::MAX)];
         let mut written = false;
         let mut patience = self.patience();
         loop {
+            if block == 0 {
+                block = if self.setup.sweeps {
+                    let Some(block) = self.take_block(&mut waits).await? else { continue };
+                    block
+                } else {
+                    self.allocate(Class::Block).await?
+                };
+            }
             let cur = self.find(bits).await?;
             let (snapshot, offset) = match self.cached(cur) {
                 Some(segment) => (Some(segment.a), segment.offset),
@@ -84,6 +93,10 @@ impl Coroutine {
             let Some((mut at, mut old)) = window.free else {
                 self.learn(cur, a, |segment| segment.offset = segment.offset.max(offset + width));
                 if offset + width == n {
+                    if self.setup.sweeps && self.setup.rules.waiting_owns_no_block {
+                        self.free(block, Class::Block);
+                        (block, written) = (0, false);
+                    }
                     self.full(cur, a, &mut patience).await?;
                 }
                 continue;
@@ -173,7 +186,11 @@ impl Coroutine {
     }
 
     /// Returns whether the key belongs here; otherwise mends the cached directory.
-    async fn follow(&self, key: Key, look: &super::client::CurHead) -> Result<bool, Closed> {
+    pub(crate) async fn follow(
+        &self,
+        key: Key,
+        look: &super::client::CurHead,
+    ) -> Result<bool, Closed> {
         match self.way(key, look) {
             Route::Here => Ok(true),
             Route::Again => {
@@ -197,6 +214,7 @@ impl Coroutine {
 
     async fn conditional(&self, key: usize, kind: Kind) -> Result<Value, Closed> {
         let mut patience = self.patience();
+        let mut waits = 0;
         let bits = self.setup.keys[key];
         loop {
             let found = self.find_value(key).await?;
@@ -210,7 +228,12 @@ impl Coroutine {
                 self.full(found.cur, found.a, &mut patience).await?;
                 continue;
             };
-            let block = self.allocate(Class::Block);
+            let block = if self.setup.sweeps {
+                let Some(block) = self.take_block(&mut waits).await? else { continue };
+                block
+            } else {
+                self.allocate(Class::Block).await?
+            };
             self.post(Batch::of(|b| b.write(block, &[key as u64 + 1, new]))).await?;
             let mut batch = Batch::new();
             let swap = self.swap_entry(&mut batch, found.cur, found.a, at, old, bits, block, false);

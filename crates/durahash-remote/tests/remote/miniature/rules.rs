@@ -1,5 +1,6 @@
 //! The rules of the protocol, each a switch, and the geometry of one run.
 
+use super::layout::HEAP;
 use super::random::Random;
 
 /// Declares the switches, a constructor with all of them on, and a table of their names.
@@ -93,6 +94,46 @@ rules! {
     waiting_holds_nothing,
     /// Any client that finds a segment full for long enough merges it. *Without:* only the one that filled it.
     anyone_merges,
+    /// A client that learns of a claim drops what it owns in the window. *Without:* it keeps that.
+    learner_forgets,
+    /// What an operation unlinks in the window of a claim is dropped. *Without:* kept.
+    retired_is_filtered,
+    /// What was allocated before the claim was known, and is not used, is dropped. *Without:* kept.
+    freed_is_filtered,
+    /// A chunk that was asked for before the claim was known is cut. *Without:* kept whole.
+    chunk_is_filtered,
+    /// A bag that was on the shelf is cut. *Without:* its extent is kept whole.
+    bag_is_filtered,
+    /// A tick reads the epoch before the claim. *Without:* both at once, in any order.
+    claim_read_after_epoch,
+    /// A client begins operations in an epoch once it knows the claim that it read afterwards. *Without:* at once.
+    claim_known_with_epoch,
+    /// The window is read after the claim. *Without:* together with it.
+    window_read_after_claim,
+    /// The claim is read again after the window, until it is the same. *Without:* not.
+    claim_read_again,
+    /// A client that has registered learns of the claim before it allocates. *Without:* when it ticks.
+    joins_with_claim,
+    /// An operation that waits owns no block. *Without:* it keeps its KV block.
+    waiting_owns_no_block,
+    /// Bags are moved under an epoch that is held. *Without:* none is.
+    moves_hold_epoch,
+    /// The block of a bag that was taken is reused three epochs later. *Without:* at once.
+    popped_bag_waits,
+    /// A bag says from which epoch on its extent is free. *Without:* it is free at once.
+    bag_has_epoch,
+    /// A client that leaves frees its row after its last bag. *Without:* before the first.
+    row_freed_last,
+    /// The walk begins three epochs after the claim. *Without:* at once.
+    claim_waits,
+    /// A sweep takes all bags from the shelf before its walk. *Without:* none.
+    sweep_empties_shelf,
+    /// The walk marks the upper half of a split that was not committed. *Without:* not.
+    walk_marks_pending,
+    /// A sweep ends three epochs after its walk. *Without:* at once.
+    walk_waits,
+    /// A claim is taken over when its client is dead. *Without:* at any time.
+    takes_over_from_dead,
 }
 
 /// A key: nothing but the bits of its hash that the protocol looks at.
@@ -121,6 +162,10 @@ pub(crate) struct Setup {
     pub(crate) wrap: u64,
     pub(crate) wrap_a: u64,
     pub(crate) keys: Vec<Key>,
+    /// Memory is claimed, swept and passed on, as in `reclaim.rs`.
+    pub(crate) sweeps: bool,
+    /// The end of memory, beyond which operations go when they have waited.
+    pub(crate) memory: usize,
     /// `true` if memory is reused.
     pub(crate) reuse: bool,
     /// One verb in so many is held up, and for how long at most.
@@ -151,6 +196,8 @@ pub(crate) enum Focus {
     Wrap(u64),
     /// Those that reuse memory soon, and where commits seldom wait for epochs.
     Reuse,
+    /// Those with sweeps.
+    Sweep,
     /// The same, where clients take long to join and look at the epoch seldom.
     Joining,
 }
@@ -169,6 +216,16 @@ impl Setup {
             setup.beat = 60;
             setup.joining_max = 2500;
         }
+        if focus == Focus::Sweep {
+            setup.sweeps = true;
+            setup.reuse = false;
+            setup.memory = HEAP + random.pick(&[100, 150, 250]);
+            setup.beat = random.pick(&[4, 8, 12]);
+            setup.joining_max = random.pick(&[20, 600, 1500]);
+            setup.stall_one_in = random.pick(&[8, 20, 100]);
+            setup.clients = random.pick(&[2, 3, 4, 5]);
+            setup.operations = 100 / (setup.clients * setup.coroutines);
+        }
         setup
     }
 
@@ -177,7 +234,7 @@ impl Setup {
         let hurry = random.one_in(2) || matches!(focus, Focus::Reuse | Focus::Joining);
         let wrap = random.pick(&[4, 4, 8, 16]);
         let wrap = match focus {
-            Focus::Any => wrap,
+            Focus::Any | Focus::Sweep => wrap,
             Focus::Wrap(wrap) => wrap,
             Focus::Reuse | Focus::Joining => 16,
         };
@@ -198,6 +255,8 @@ impl Setup {
                     fp2: random.below(2),
                 })
                 .collect(),
+            sweeps: false,
+            memory: 0,
             reuse: !random.one_in(4),
             late_one_in: random.pick(&[8, 30, 100, 400]),
             late_max: random.pick(&[60, 300, 1500]),

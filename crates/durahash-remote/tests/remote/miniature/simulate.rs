@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use crate::common::{Effect, Response, counts};
 
 use super::client::{Client, Coroutine, Run};
-use super::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
+use super::layout::{A, BUMP, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
 use super::operations::Kind;
 use super::random::Random;
 use super::rules::{Focus, Rules, Setup};
@@ -22,6 +22,11 @@ counts! {
         merges,
         splits,
         epochs,
+        sweeps,
+        takeovers,
+        popped,
+        reclaimed,
+        taken,
         events,
     }
 }
@@ -66,6 +71,7 @@ fn first_segment(world: &mut World) {
     let main = world.allocate(client, Class::Main, None);
     let cur = world.allocate(client, Class::Cur, None);
     *world.word(EPOCH) = 1;
+    *world.word(BUMP) = world.end() as u64;
     *world.word(main + MAIN_HEAD - 1) = 1;
     *world.word(cur) = A::new(main, 1, 0).0;
     *world.word(DIRECTORY) = cur as u64;
@@ -77,7 +83,9 @@ impl Simulation {
         let (clients, coroutines) = (self.setup.clients, self.setup.coroutines);
         for i in 0..clients {
             let after = if i == 0 { 0 } else { self.draw(|r| r.below(self.setup.joining_max)) };
-            let operations = self.setup.operations;
+            let most = self.setup.operations as u64;
+            let few = self.setup.sweeps && self.draw(|r| r.one_in(3));
+            let operations = if few { 1 + self.draw(|r| r.below(most)) } else { most } as usize;
             self.add_client(after, coroutines, |coroutine| Box::pin(work(coroutine, operations)));
         }
         // A death, a client that is taken for dead, some that stand still.
@@ -107,16 +115,20 @@ impl Simulation {
     fn add_client(&mut self, after: u64, coroutines: usize, work: impl Fn(Coroutine) -> Task) {
         let id = self.world.borrow_mut().add_client();
         let client = Rc::new(RefCell::new(Client::default()));
+        client.borrow_mut().working = coroutines;
+        self.run.borrow_mut().clients.push((id, client.clone()));
+        let leaves = self.setup.sweeps && self.draw(|r| r.one_in(2));
         for slot in 0..=coroutines {
             let task = self.world.borrow_mut().add_task(id, after);
             let endpoint = Endpoint { world: self.world.clone(), client: id, task };
-            let coroutine = Coroutine::new(
+            let mut coroutine = Coroutine::new(
                 endpoint,
                 self.setup.clone(),
                 client.clone(),
                 self.run.clone(),
                 slot,
             );
+            coroutine.leaves = leaves;
             // The one that beats registers first, and the others wait for that.
             let task: Task = if slot == coroutines {
                 Box::pin(async move {
@@ -194,6 +206,11 @@ impl Simulation {
         counts.unknown += run.history.ops.iter().filter(|op| op.end.is_none()).count() as u64;
         counts.merges += run.merges;
         counts.splits += run.splits;
+        counts.sweeps += run.sweeps;
+        counts.takeovers += run.takeovers;
+        counts.popped += run.popped;
+        counts.reclaimed += run.reclaimed;
+        counts.taken += *self.world.borrow_mut().word(BUMP);
         counts.epochs += *self.world.borrow_mut().word(EPOCH);
         assert_eq!(run.history.check()?, 0, "every history can be decided");
         Ok(())
@@ -209,6 +226,9 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
         let most = coroutine.setup.pause_max;
         let pause = coroutine.random(|r| if r.one_in(15) { r.below(most) } else { r.below(12) });
         coroutine.sleep(pause).await?;
+        if coroutine.setup.sweeps {
+            coroutine.pass_on().await?;
+        }
         let key = coroutine.random(|r| r.below(keys)) as usize;
         let value = {
             let mut run = coroutine.run.borrow_mut();
@@ -231,6 +251,7 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
             _ => 0,
         };
     }
+    coroutine.client.borrow_mut().working -= 1;
     Ok(())
 }
 

@@ -29,6 +29,7 @@ enum Verb {
     Read,
     Write(u64),
     Swap { old: u64, new: u64 },
+    Add(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,10 @@ impl Batch {
         batch
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// Returns where in [`Done`] the words will be.
     pub(crate) fn read(&mut self, addr: Addr, words: usize) -> usize {
         let at = self.pieces.len();
@@ -67,6 +72,10 @@ impl Batch {
     pub(crate) fn write(&mut self, addr: Addr, words: &[u64]) {
         let pieces = words.iter().enumerate();
         self.pieces.extend(pieces.map(|(i, &w)| Piece { addr: addr + i, verb: Verb::Write(w) }));
+    }
+
+    pub(crate) fn add(&mut self, addr: Addr, value: u64) {
+        self.pieces.push(Piece { addr, verb: Verb::Add(value) });
     }
 
     /// Returns where in [`Done`] the word found will be. It was swapped if that is `old`.
@@ -271,6 +280,12 @@ impl World {
                     }
                 }
                 Verb::Swap { .. } => {}
+                // Only of chunks.
+                Verb::Add(value) => {
+                    *word += value;
+                    let end = *word as usize;
+                    self.words.resize(end, 0);
+                }
             }
         }
         if posted.left == 0 {
@@ -346,8 +361,15 @@ impl World {
             self.words.resize(addr + class.words(self.setup.entries), 0);
             addr
         });
-        self.private.insert(addr, (client, class));
+        if !self.setup.sweeps {
+            self.private.insert(addr, (client, class));
+        }
         addr
+    }
+
+    /// The end of what was allocated, even.
+    pub(crate) fn end(&self) -> usize {
+        self.words.len().next_multiple_of(2)
     }
 
     /// A word, for the maker of the first segment and for the judge.
