@@ -5,7 +5,7 @@ use durahash_media::sim::set_boot;
 
 use super::*;
 use crate::executor::block_on;
-use crate::fabric::{Addr, Fabric, Local, LocalClient};
+use crate::fabric::{Addr, Batch, Fabric, Local, LocalClient};
 use crate::{Options, RemoteMap};
 
 fn made() -> (tempfile::TempDir, PathBuf) {
@@ -96,7 +96,9 @@ fn a_copy_beside_a_file_has_clients_of_its_own() {
     fs::copy(&path, &copy).unwrap();
     let (memory, other) = (open(&path), open(&copy));
     let (offer, _) = (memory.lend().unwrap(), other.lend().unwrap());
-    block_on(attach(&offer).unwrap().client().unwrap().write_word(Addr::new(0, 64), 7)).unwrap();
+    let client = attach(&offer).unwrap().client().unwrap();
+    block_on(client.post(Batch::of(|batch| batch.write_word(Addr::new(0, 64), 7)))).unwrap();
+    drop(client);
     let word = |memory: &FileMemory| {
         let mut bytes = [0; 8];
         memory.file().region().read(64, &mut bytes).unwrap();
