@@ -140,7 +140,7 @@ impl NodeFile {
         let may_be_mapped = !before.closed && !copied && !lost;
         // A store into a hole of a full disk would end this process. The last node has filled what clients may have mapped.
         if !may_be_mapped {
-            file.fill_all(HEADER_BYTES + header.bytes, 0..0)?;
+            file.fill_all(&metadata, HEADER_BYTES + header.bytes, 0..0)?;
         }
         let suspect = before.suspect || copied || lost;
         let opening = opening_after(before.opening);

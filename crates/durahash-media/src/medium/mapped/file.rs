@@ -227,13 +227,18 @@ impl PoolFile {
         if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
-        self.fill_all(bytes, unused)
+        self.fill_all(&metadata, bytes, unused)
     }
 
-    /// The same without a look at the number of blocks, which counts the file system's own, too.
-    pub(in crate::medium) fn fill_all(&self, bytes: u64, unused: Range<u64>) -> Result<()> {
+    /// The same, also where there are as many blocks as bytes: the file system counts its own, too.
+    pub(in crate::medium) fn fill_all(
+        &self,
+        metadata: &Metadata,
+        bytes: u64,
+        unused: Range<u64>,
+    ) -> Result<()> {
         let used = bytes - (unused.end - unused.start);
-        let missing = used.saturating_sub(self.metadata()?.blocks() * 512);
+        let missing = used.saturating_sub(metadata.blocks() * 512);
         let full = || Error::full(missing.max(BLOCK_BYTES), Limit::Holes).at_path(self.path());
         // An attempt that meets a full disk keeps what it took until then.
         let free = sys::space_free(&self.file);

@@ -228,7 +228,7 @@ fn a_close_that_fails_leaves_the_file_open() {
         sys::faults::arm(nth, Errno::IO.raw_os_error());
         let closed = file.close();
         assert!(sys::faults::disarm(), "there are three calls");
-        assert!(matches!(closed.unwrap_err().kind(), ErrorKind::Io { .. }));
+        assert!(matches!(closed.err().unwrap().kind(), ErrorKind::Io { .. }));
         if nth < 3 {
             set_boot(1);
             assert!(matches!(refused(&path).kind(), ErrorKind::PowerLoss));
