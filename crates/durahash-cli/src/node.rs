@@ -10,6 +10,8 @@ mod ucx;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use durahash_remote::Error;
 use durahash_remote::node::{Limits, Listening, Service, Token};
@@ -23,6 +25,9 @@ use crate::token::token;
 use ends::{Ends, ends};
 use guard::Guard;
 pub(crate) use guard::guard_main;
+
+/// Time between two looks after the disk of a file.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// `durahash node`. It ends by a signal, or with its input. Its memory is removed then, or closed where it is a file.
 pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
@@ -81,7 +86,7 @@ fn local(
     let fabric = format!("local:{}", memory.dir().display());
     let node = listen(address, memory.offer(), token, &fabric)?;
     warn_others(address, &node);
-    serve(node, ends);
+    serve(node, ends, || Ok(()))?;
     Ok(Exit::Ok)
 }
 
@@ -94,13 +99,13 @@ fn local_file(
     ends: Ends,
 ) -> Result<Exit, Failure> {
     let memory = file::open(args, path)?;
-    let offer = memory.lend().map_err(|e| file::explained(path, &e))?;
     let fabric = format!("local, file {}", memory.path().display());
-    let served = listen(address, offer, token, &fabric).map(|node| {
+    let offer = memory.lend().map_err(|e| file::explained(path, &e));
+    let served = offer.and_then(|offer| listen(address, offer, token, &fabric)).and_then(|node| {
         warn_others(address, &node);
-        serve(node, ends);
+        serve(node, ends, || memory.written_back().map_err(|e| file::explained(path, &e)))
     });
-    let closed = file::close(memory);
+    let closed = file::close(path, |patience| memory.close(patience));
     served.and(closed)
 }
 
@@ -114,14 +119,22 @@ fn warn_others(address: SocketAddr, node: &Listening) {
     }
 }
 
-/// Serves until what ends the node in order, or a signal.
-fn serve(node: Listening, ends: Ends) {
-    match ends {
-        // However it comes.
-        Some(ends) => drop(ends.recv()),
-        None => node.serve(),
+/// Serves until what ends the node in order, or a signal, or a failure of `look`, which is asked again and again.
+fn serve(
+    node: Listening,
+    ends: Ends,
+    look: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some(ends) = ends else {
+        node.serve();
+        return Ok(());
+    };
+    // However it comes.
+    while ends.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        look()?;
     }
     // Now the connections end, so that clients learn of it.
+    Ok(())
 }
 
 #[cfg(feature = "ucx")]

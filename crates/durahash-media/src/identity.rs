@@ -61,7 +61,9 @@ pub fn copies_pass(pass: bool) {
 pub struct FileId(pub(crate) u64);
 
 impl FileId {
-    pub(crate) fn of(file: &Metadata) -> Self {
+    /// That of the file with this metadata.
+    #[must_use]
+    pub fn of(file: &Metadata) -> Self {
         let half = |v: u64| bits(WordMix::new(0).mix(v), 0, 32).max(1);
         let made = file.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         FileId(half(file.ino()) | made.map_or(0, |made| half(made.as_nanos() as u64)) << 32)
@@ -75,6 +77,12 @@ impl FileId {
     /// The name of the file for readers of a pool in this file.
     pub(crate) fn readers_name(self) -> String {
         format!("durahash-{:016x}.readers", self.0)
+    }
+
+    /// The name of the directory that clients of a node's file lock.
+    #[must_use]
+    pub fn clients_name(self) -> String {
+        format!("durahash-{:016x}.clients", self.0)
     }
 
     /// True if a file and a pool that names one are known to differ.

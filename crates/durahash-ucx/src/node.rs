@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Limit, Result, SharedHeader};
 use durahash_remote::node::{FileMemory, Offer};
@@ -20,6 +20,8 @@ pub(crate) const FABRIC: &str = "ucx";
 const SPINS: u32 = 50;
 /// The sleep's limit: then the thread checks whether it must end.
 const WAIT_MS: u32 = 20;
+/// Time between two questions to the system whether it could not write pages of the file back.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Options of a node.
 #[derive(Clone, Copy, Debug)]
@@ -103,14 +105,14 @@ impl UcxNode {
     /// # Errors
     /// As [`start`](Self::start); [`Locked`](ErrorKind::Locked) when processes of this host have it attached, as
     /// clients of a node that lent it to them.
-    pub fn start_in(mut memory: FileMemory, options: &UcxNodeOptions) -> Result<Self> {
+    pub fn start_in(memory: FileMemory, options: &UcxNodeOptions) -> Result<Self> {
         let SharedHeader { id, bytes, rows, .. } = memory.file().region().header();
         let rows = u32::try_from(rows).unwrap_or(u32::MAX).min(ROWS_MAX);
         if own_bytes(rows) != PAGE {
             let what = "the file of a node has 448 rows at most over UCX";
             return Err(ErrorKind::Options { what }.into());
         }
-        memory.shut()?;
+        let memory = memory.shut()?;
         Self::serve(options, (id, bytes, rows), |loopback| Node::start_in(memory, loopback))
     }
 
@@ -132,9 +134,13 @@ impl UcxNode {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let serve = move || {
-            let mut beat = 0;
+            let (mut beat, mut looked) = (0, Instant::now());
             while !stopped.load(Ordering::Acquire) {
                 node.serve(SPINS, WAIT_MS)?;
+                if looked.elapsed() >= LOOK {
+                    node.written_back()?;
+                    looked = Instant::now();
+                }
                 beat += 1;
                 node.set_word(BEAT_OFF, u64::to_le(beat));
             }
@@ -161,7 +167,7 @@ impl UcxNode {
         Offer { id: self.id, bytes: self.bytes, max_clients: self.rows, fabric, place }
     }
 
-    /// Returns whether the thread still serves the region: it ends when UCX fails.
+    /// Returns whether the thread still serves the region: it ends when UCX fails, or the disk of its file.
     #[must_use]
     pub fn serves(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())

@@ -195,6 +195,11 @@ impl Node {
         Ok(Node { raw, bytes, memory })
     }
 
+    /// As [`FileMemory::written_back`]; nothing where the memory is in no file.
+    pub(crate) fn written_back(&self) -> Result<()> {
+        self.memory.as_ref().map_or(Ok(()), FileMemory::written_back)
+    }
+
     /// Ends it, and returns the file that its memory lies in, if it does.
     pub(crate) fn into_memory(mut self) -> Option<FileMemory> {
         let memory = self.memory.take();

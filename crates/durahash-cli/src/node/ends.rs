@@ -1,5 +1,6 @@
 //! What ends a node in order: the end of its input, and a signal where there is a file to close.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::args::remote::Node;
@@ -53,10 +54,20 @@ fn start(
 fn signals() -> io::Result<UnixStream> {
     let (read, write) = UnixStream::pair()?;
     let told = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    // What `nohup` starts stays when its terminal goes.
+    let all = [SIGINT, SIGTERM, SIGHUP];
+    for signal in all.into_iter().filter(|signal| *signal != SIGHUP || ends_by(SIGHUP)) {
         flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, Arc::clone(&told))?;
         flag::register(signal, Arc::clone(&told))?;
         low_level::pipe::register(signal, write.try_clone()?)?;
     }
     Ok(read)
+}
+
+/// Returns whether the signal would end this process: it was not started with the signal ignored, as far as that is known.
+fn ends_by(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 0)
 }

@@ -38,10 +38,12 @@ pub(super) fn open(args: &Node, path: &Path) -> Result<FileMemory, Failure> {
     Ok(memory)
 }
 
-/// Closes it, when no client is connected any more.
-pub(super) fn close(memory: FileMemory) -> Result<Exit, Failure> {
-    let path = memory.path().to_owned();
-    match memory.close(PATIENCE) {
+/// Closes the memory in this file, when no client is connected any more.
+pub(super) fn close(
+    path: &Path,
+    close: impl FnOnce(Duration) -> Result<(), Error>,
+) -> Result<Exit, Failure> {
+    match close(PATIENCE) {
         Ok(()) => Ok(Exit::Ok),
         Err(e) if matches!(e.kind(), ErrorKind::Locked) => {
             let message = format!(
@@ -51,7 +53,7 @@ pub(super) fn close(memory: FileMemory) -> Result<Exit, Failure> {
             );
             Err(Failure::new(Exit::Locked, message))
         }
-        Err(e) => Err(explained(&path, &e)),
+        Err(e) => Err(explained(path, &e)),
     }
 }
 
@@ -71,8 +73,8 @@ pub(super) fn explained(path: &Path, e: &Error) -> Failure {
             "clients of the last node, which lent it to this host, have the memory attached: end them".into()
         }
         ErrorKind::PowerLoss => format!(
-            "the memory was not closed before the machine went down, so pages that were only in the page cache may be \
-             missing; {suspect}"
+            "the memory was not closed before the machine went down, or its disk was mounted anew, or this is a snapshot \
+             of it, so pages that were only in the page cache may be missing; {suspect}"
         ),
         ErrorKind::Copied => format!(
             "this file is a copy that was made while its node ran, or after a kill, so its pages may be of different \

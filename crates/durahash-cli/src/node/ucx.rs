@@ -52,9 +52,9 @@ pub(super) fn serve(
         // Now the connections end, so that clients learn of it.
         drop(node);
     });
-    let closed = match memory.stop().map_err(|e| Failure::node(&e))? {
-        Some(memory) => file::close(memory),
-        None => Ok(Exit::Ok),
+    let closed = match (memory.stop().map_err(|e| Failure::node(&e))?, &args.file) {
+        (Some(memory), Some(path)) => file::close(path, |patience| memory.close(patience)),
+        _ => Ok(Exit::Ok),
     };
     served.and(closed)
 }

@@ -261,7 +261,8 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
         }
         ErrorKind::NotAPool { why } => format!(
             "{nodes}: there is no sound index in the memory: {why}; are these its nodes, in their \
-             order? If one was being made by a client that died, start the nodes anew"
+             order? If one was being made by a client that died, end the nodes, remove the files of those that have \
+             --file, and start them anew"
         ),
         ErrorKind::Version { found, expected } => {
             format!("{nodes}: the index has version {found}, this build knows version {expected}")

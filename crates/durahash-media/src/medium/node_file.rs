@@ -5,8 +5,9 @@
 //! the file can be trusted:
 //!
 //! ```text
-//! off 64  state: 1 closed, 2 open, by bit 8 once served although pages may have been missing
-//!     72  boot id of the machine at the last open, two words
+//! off 64  state: 1 closed, 2 open, by bit 8 once served although pages may have been missing;
+//!         from bit 16 on the number of the last opening
+//!     72  boot id of the machine at the last open, two words, and in them the device that the file lay on
 //!     88  the file that was opened last, see `FileId`
 //!     96  CRC-32 of the four words before
 //!    128  to the end of the page: for the fabric
@@ -21,23 +22,35 @@
 //! | then state closed, synced | closed | closed; or open, and refused |
 //! | or, if that sync fails, state open, pages may be missing | open | open, and refused |
 //!
+//! When it is opened after a kill, and when it is asked while it is open, the system may say that it could not write pages
+//! back, which it does once: then, too, pages may be missing, and the state says so.
+//!
 //! While the state is open it names the file, so a copy that was made meanwhile is found out.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
 
 use super::mapped::{MAPPING, PoolFile};
 use super::shared::{HEADER_BYTES, HEADER_WORDS, SharedHeader, SharedRegion, check_bytes};
 use super::sys;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::WordMix;
 use crate::identity::{FileId, boot_id};
+use crate::word::bits;
 
 const STATE_OFF: u64 = 64;
 const STATE_WORDS: usize = 5;
 const CLOSED: u64 = 1;
 const OPEN: u64 = 2;
 const SUSPECT: u64 = 1 << 8;
+/// Bits of the state below the number of the opening.
+const FLAG_BITS: u32 = 16;
 /// Where the system tells no boot, every boot is another.
 const UNKNOWN_BOOT: [u64; 2] = [0; 2];
 
@@ -49,6 +62,8 @@ const UNKNOWN_BOOT: [u64; 2] = [0; 2];
 pub struct NodeFile {
     region: SharedRegion,
     state: State,
+    /// The system has told that it could not write pages back.
+    failed: AtomicBool,
     may_be_mapped: bool,
     // After the region: what is unlocked is no longer mapped here.
     file: PoolFile,
@@ -58,6 +73,7 @@ pub struct NodeFile {
 struct State {
     closed: bool,
     suspect: bool,
+    opening: u64,
     boot: [u64; 2],
     file: FileId,
 }
@@ -75,8 +91,8 @@ impl NodeFile {
         file.extend(0, bytes, bytes)?;
         let write = |e| file.error("writing the header of the region", e);
         sys::write_at(file.file(), &header.to_bytes(), 0).map_err(write)?;
-        let state =
-            State { closed: true, suspect: false, boot: UNKNOWN_BOOT, file: FileId::default() };
+        let (boot, file_id) = (UNKNOWN_BOOT, FileId::default());
+        let state = State { closed: true, suspect: false, opening: 0, boot, file: file_id };
         sys::write_at(file.file(), &state.to_bytes(), STATE_OFF).map_err(write)?;
         file.publish()
     }
@@ -88,10 +104,23 @@ impl NodeFile {
     /// [`Locked`](ErrorKind::Locked) when a process has it open;
     /// [`NotAPool`](ErrorKind::NotAPool), [`Region`](ErrorKind::Region) and [`Truncated`](ErrorKind::Truncated) when
     /// it is no whole file of a node of this build, or of another size; [`PowerLoss`](ErrorKind::PowerLoss) when the
-    /// machine went down before it was closed, and [`Copied`](ErrorKind::Copied) when it is a copy of a file that was
-    /// not closed, unless `accept_suspect`, which is remembered in the file; [`Full`](ErrorKind::Full) when it has
+    /// machine went down before it was closed, or it lies on another device, as in a snapshot, and
+    /// [`Copied`](ErrorKind::Copied) when it is a copy of a file that was not closed, unless `accept_suspect`, which is remembered in the file; [`Full`](ErrorKind::Full) when it has
     /// holes and there is no space for them; [`Io`](ErrorKind::Io). What is in the region is untouched then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
+        Self::open_after(path, bytes, accept_suspect, |_| Ok(())).map(|(file, ())| file)
+    }
+
+    /// The same, and calls `prepare` before it is open on the disk: nobody may store to it yet.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and that of `prepare`, which leaves a closed file closed.
+    pub fn open_after<T>(
+        path: &Path,
+        bytes: Option<u64>,
+        accept_suspect: bool,
+        prepare: impl FnOnce(&Self) -> Result<T>,
+    ) -> Result<(Self, T)> {
         let file = PoolFile::open(path, false)?;
         let (header, before) = read(&file).map_err(|e| e.at_path(path))?;
         let expected = bytes.unwrap_or(header.bytes);
@@ -99,22 +128,33 @@ impl NodeFile {
             let (what, found) = ("the bytes of the region", header.bytes);
             return Err(Error::from(ErrorKind::Region { what, found, expected }).at_path(path));
         }
-        let id = FileId::of(&file.metadata()?);
-        let same_boot = before.boot == boot_id() && before.boot != UNKNOWN_BOOT;
+        let metadata = file.metadata()?;
+        let (id, boot) = (FileId::of(&metadata), boot_and_device(&metadata));
+        let same_boot = before.boot == boot && boot != UNKNOWN_BOOT;
         let copied = !before.closed && id.differs(before.file);
         let lost = !before.closed && !same_boot;
         if (copied || lost) && !accept_suspect {
             let kind = if copied { ErrorKind::Copied } else { ErrorKind::PowerLoss };
             return Err(Error::from(kind).at_path(path));
         }
-        // A store into a hole of a full disk would end this process.
-        file.fill_holes(HEADER_BYTES + header.bytes, 0..0)?;
-        let suspect = before.suspect || copied || lost;
-        let state = State { closed: false, suspect, boot: boot_id(), file: id };
-        state.store(&file)?;
-        let region = SharedRegion::map(file.file(), header).map_err(|e| file.error(MAPPING, e))?;
         let may_be_mapped = !before.closed && !copied && !lost;
-        Ok(NodeFile { region, state, may_be_mapped, file })
+        // A store into a hole of a full disk would end this process. The last node has filled what clients may have mapped.
+        if !may_be_mapped {
+            file.fill_all(&metadata, HEADER_BYTES + header.bytes, 0..0)?;
+        }
+        let suspect = before.suspect || copied || lost;
+        let opening = opening_after(before.opening);
+        let state = State { closed: false, suspect, opening, boot, file: id };
+        let region = SharedRegion::map(file.file(), header).map_err(|e| file.error(MAPPING, e))?;
+        let opened =
+            NodeFile { region, state, failed: AtomicBool::new(false), may_be_mapped, file };
+        let prepared = prepare(&opened)?;
+        opened.state.store(&opened.file).inspect_err(|_| {
+            if !before.closed {
+                opened.fail();
+            }
+        })?;
+        Ok((opened, prepared))
     }
 
     /// The region.
@@ -134,13 +174,61 @@ impl NodeFile {
         NonNull::slice_from_raw_parts(start, bytes as usize)
     }
 
+    /// The region, mapped once more, for who drops it before this is closed or dropped.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io).
+    pub fn map_again(&self) -> Result<SharedRegion> {
+        let mapped = SharedRegion::map(self.file.file(), self.region.header());
+        mapped.map_err(|e| self.file.error(MAPPING, e))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.state.file
+    }
+
+    /// The number of this opening, larger than those of all openings before it, and less than 2^24.
+    #[must_use]
+    pub fn opening(&self) -> u64 {
+        self.state.opening
+    }
+
     /// Where in the file's first page that is which the fabric keeps for itself.
     pub const FABRIC_OFF: usize = 128;
 
     /// True if it was once opened although pages may have been missing.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.state.suspect
+        self.state().suspect
+    }
+
+    fn state(&self) -> State {
+        let suspect = self.state.suspect || self.failed.load(Ordering::Acquire);
+        State { suspect, ..self.state }
+    }
+
+    /// Marks it: the system tells once of pages that were not written, so the next sync would not hear of them.
+    fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+        let _ = self.state().store(&self.file);
+    }
+
+    /// Asks the system whether it could not write pages back since it was asked last: those may be read as they were before,
+    /// and the file is suspect from then on.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) with what the system says.
+    pub fn written_back(&self) -> Result<()> {
+        match sys::write_back_error(self.file.file()) {
+            // Where it cannot be asked.
+            Err(e) if !sys::is(&e, Errno::NOSYS) => {
+                self.fail();
+                Err(self.file.error("writing pages of the memory back", e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// True if processes may be alive that had mapped the file before it was opened here: its last node was killed.
@@ -154,20 +242,34 @@ impl NodeFile {
     /// # Errors
     /// [`Io`](ErrorKind::Io).
     pub fn sync(&self) -> Result<()> {
-        self.file.sync().inspect_err(|_| {
-            // The system tells once of pages that were not written: the next sync would not hear of them.
-            let _ = State { suspect: true, ..self.state }.store(&self.file);
-        })
+        self.file.sync().inspect_err(|_| self.fail())
     }
 
-    /// Puts all of it on the disk, and marks it as closed there. No process may store to it meanwhile, nor later.
+    /// Puts all of it on the disk, and marks it as closed there. No process may store to it meanwhile, nor later. Until what
+    /// this returns is dropped, none can open it.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io); it stays open then.
-    pub fn close(self) -> Result<()> {
+    pub fn close(self) -> Result<impl Sized> {
         self.sync()?;
-        State { closed: true, ..self.state }.store(&self.file)
+        State { closed: true, ..self.state() }.store(&self.file)?;
+        Ok(self.file)
     }
+}
+
+/// What is in the page cache is lost with either. All zeros where the system tells no boot.
+fn boot_and_device(file: &Metadata) -> [u64; 2] {
+    match boot_id() {
+        UNKNOWN_BOOT => UNKNOWN_BOOT,
+        [one, two] => [one, two ^ WordMix::new(0).mix(file.dev())],
+    }
+}
+
+/// The number of an opening after that of number `before`. By the clock, if that allows it, so that an old copy of a file
+/// does not count as its newer one has; a number lasts 18 minutes.
+fn opening_after(before: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (before + 1).max(now.as_nanos() as u64 >> 40)
 }
 
 /// The header and the state of a file, which is whole.
@@ -199,8 +301,9 @@ fn read(file: &PoolFile) -> Result<(SharedHeader, State)> {
 
 impl State {
     fn to_bytes(self) -> [u8; STATE_WORDS * 8] {
-        let State { closed, suspect, boot, file } = self;
-        let word = if closed { CLOSED } else { OPEN } | if suspect { SUSPECT } else { 0 };
+        let State { closed, suspect, opening, boot, file } = self;
+        let flags = if closed { CLOSED } else { OPEN } | if suspect { SUSPECT } else { 0 };
+        let word = opening << FLAG_BITS | flags;
         let mut bytes = [0; STATE_WORDS * 8];
         let (words, _) = bytes.as_chunks_mut::<8>();
         for (to, word) in words.iter_mut().zip([word, boot[0], boot[1], file.0]) {
@@ -216,13 +319,15 @@ impl State {
         let [state, boot0, boot1, file, found] =
             std::array::from_fn(|i| u64::from_le_bytes(words[i]));
         let expected = crc32fast::hash(&bytes[..(STATE_WORDS - 1) * 8]).into();
+        let flags = bits(state, 0, FLAG_BITS);
         // In the file of a region that no node has made there are zeros.
-        if found != expected || ![CLOSED, OPEN].contains(&(state & !SUSPECT)) {
+        if found != expected || ![CLOSED, OPEN].contains(&(flags & !SUSPECT)) {
             let what = "the checksum of its state";
             return Err(ErrorKind::Region { what, found, expected }.into());
         }
         let (closed, suspect) = (state & CLOSED != 0, state & SUSPECT != 0);
-        Ok(State { closed, suspect, boot: [boot0, boot1], file: FileId(file) })
+        let (opening, boot) = (state >> FLAG_BITS, [boot0, boot1]);
+        Ok(State { closed, suspect, opening, boot, file: FileId(file) })
     }
 
     /// Puts it on the disk: 40 bytes of one sector, which is old or new after a loss of power.

@@ -253,6 +253,11 @@ pub(crate) fn data_from(file: &File, off: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Where a file has a hole, or its end, from `off` on, which is before its end.
+pub(crate) fn hole_from(file: &File, off: u64) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(off))?)
+}
+
 /// Has the system read a part of a file ahead, if it can.
 pub(crate) fn will_read(file: &File, off: u64, bytes: u64) {
     let bytes = std::num::NonZeroU64::new(bytes);

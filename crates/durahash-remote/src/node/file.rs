@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash_media::{Error, ErrorKind, NodeFile, Result, SharedHeader, SharedRegion};
+use durahash_media::{Error, ErrorKind, NodeFile, Result, SharedHeader};
 
 use super::memory::{LOCAL, MAX_CLIENTS};
 use super::message::Offer;
@@ -22,12 +22,12 @@ const ROWS_MAX: u64 = 4096;
 /// file that was not closed when the machine went down is refused, as pages may be missing, and so is a copy that was
 /// made while it was not closed, unless `accept_suspect`; [`is_suspect`](Self::is_suspect) says so ever after.
 ///
-/// Id, size and rows are those of the file, so an index over several nodes finds the memory of each of them again.
+/// Id and size are those of the file, so an index over several nodes finds the memory of each of them again. So are the
+/// rows, but over TCP.
 /// Clients of a node that ended connect again. Processes of this host, to which it was [lent](Self::lend), keep it
 /// attached, and count as alive, until they drop what they had opened.
 ///
-/// Beside the file lies a directory `durahash-….clients`, which the clients of this host lock. A file that is moved
-/// needs it no longer if it was closed.
+/// While it is open, a directory `durahash-….clients` lies beside it, which the clients of this host lock.
 ///
 /// ```
 /// use durahash_remote::node::{FileMemory, Limits, Listening, Nodes};
@@ -81,21 +81,14 @@ impl FileMemory {
     /// beside it cannot be made, or is not whole although clients of a node that was killed may be alive.
     /// `accept_suspect` takes them for dead then.
     pub fn open(path: &Path, bytes: Option<u64>, accept_suspect: bool) -> Result<Self> {
-        let file = NodeFile::open(path, bytes, accept_suspect)?;
-        match Self::beside(&file, path, accept_suspect) {
-            Ok((path, beside)) => Ok(FileMemory { file, path, beside, alone: None }),
-            Err(e) => {
-                if !file.may_be_mapped() {
-                    // Nobody has stored to it. That it is not served is what is told.
-                    drop(file.close());
-                }
-                Err(e)
-            }
-        }
+        // Before it is open on the disk: what is missing then may be what clients have locked.
+        let beside = |file: &NodeFile| Self::beside(file, path, accept_suspect);
+        let (file, (path, beside)) = NodeFile::open_after(path, bytes, accept_suspect, beside)?;
+        Ok(FileMemory { file, path, beside, alone: None })
     }
 
     fn beside(file: &NodeFile, path: &Path, accept_suspect: bool) -> Result<(PathBuf, Beside)> {
-        let SharedHeader { id, rows: found, .. } = file.region().header();
+        let found = file.region().header().rows;
         let expected = found.clamp(1, ROWS_MAX);
         if found != expected {
             let what = "the number of rows";
@@ -105,7 +98,7 @@ impl FileMemory {
         let path = fs::canonicalize(path);
         let path = path.map_err(|e| Error::io("looking for", None, e))?;
         let may_be_mapped = file.may_be_mapped() && !accept_suspect;
-        let beside = Beside::open(&path, id, found as u32, may_be_mapped)?;
+        let beside = Beside::open(&path, file.id(), found as u32, may_be_mapped)?;
         Ok((path, beside))
     }
 
@@ -125,6 +118,15 @@ impl FileMemory {
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.file.is_suspect()
+    }
+
+    /// Asks the system whether it could not write pages back since it was asked last. A node asks again and again, and ends
+    /// then: clients may read what was there before.
+    ///
+    /// # Errors
+    /// [`Io`](durahash_media::ErrorKind::Io) with what the system says. The file is suspect from then on.
+    pub fn written_back(&self) -> Result<()> {
+        self.file.written_back()
     }
 
     /// Lends the memory to processes of this host: the offer for them.
@@ -148,25 +150,23 @@ impl FileMemory {
     /// # Errors
     /// [`Locked`](durahash_media::ErrorKind::Locked) when processes have it attached, as clients of a
     /// node that [lent](Self::lend) it may; [`Io`](durahash_media::ErrorKind::Io).
-    pub fn shut(&mut self) -> Result<()> {
-        self.alone = Some(self.beside.empty(Duration::ZERO)?);
-        Ok(())
+    pub fn shut(mut self) -> Result<Self> {
+        match self.beside.empty(Duration::ZERO) {
+            Ok(alone) => self.alone = Some(alone),
+            Err(e) => {
+                if !self.file.may_be_mapped() {
+                    // Nobody has stored to it. That it is not served is what is told.
+                    drop(self.file.close());
+                }
+                return Err(e);
+            }
+        }
+        Ok(self)
     }
 
-    /// The memory for this process, which serves it; no other one of this host may attach it from now on.
-    ///
-    /// # Errors
-    /// As [`shut`](Self::shut).
-    pub(crate) fn served(&mut self) -> Result<Local> {
-        self.shut()?;
-        let (region, ours) = (SharedRegion::attach(&self.path)?, self.file.region().header());
-        let (what, found, expected) = ("the id of the region", region.header().id, ours.id);
-        if found != expected {
-            return Err(
-                Error::from(ErrorKind::Region { what, found, expected }).at_path(&*self.path)
-            );
-        }
-        Ok(Local::alone(region))
+    /// The memory for this process, which drops it before the file.
+    pub(crate) fn served(&self) -> Result<Local> {
+        self.file.map_again().map(Local::alone)
     }
 
     /// Waits until no process of this host has the memory attached, puts all of it on the disk, and marks the file as
@@ -178,7 +178,11 @@ impl FileMemory {
     pub fn close(mut self, patience: Duration) -> Result<()> {
         let alone = self.alone.take().map_or_else(|| self.beside.empty(patience), Ok);
         match alone {
-            Ok(_alone) => self.file.close(),
+            Ok(_alone) => {
+                let _locked = self.file.close()?;
+                self.beside.remove();
+                Ok(())
+            }
             Err(e) => self.file.sync().and(Err(e)),
         }
     }

@@ -191,8 +191,9 @@ impl<F: Fabric> Core<F> {
             }
         }
         self.swap_row(lowest, RowState::Live).await?;
-        // After the read of the epoch: a client that registers later reads the epoch later, too.
-        let rows = self.rows(self.fabric.max_clients().min(self.geometry.rows)).await?;
+        // After the read of the epoch: a client that registers later reads the epoch later, too. All rows: a client of an
+        // earlier session of the nodes may have one beyond those of this session.
+        let rows = self.rows(self.geometry.rows).await?;
         self.space.borrow_mut().collect(global);
         let ready = self.evict_dead(global, &rows).await?;
         if (ready || planted(Fault::RowsUnasked)) && self.epochs.borrow().row.epoch() == global {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use durahash_media::{ErrorKind, Result};
 
@@ -13,6 +14,10 @@ use crate::node::{FileMemory, Offer};
 
 /// Rows of clients, at most.
 const ROWS_MAX: u32 = 4096;
+/// Of an opening of a file, this many low bits of an incarnation are left.
+const OPENING_SHIFT: u32 = 40;
+/// Time between two looks for threads that have the memory.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Memory that clients reach over TCP. Clones are the same memory.
 ///
@@ -29,12 +34,25 @@ pub(super) struct Served {
     /// Threads that look for requests without sleeping.
     spinning: AtomicUsize,
     spinning_max: usize,
+    /// Where it lies, if that is a file; dropped when `local` is.
+    file: Option<FileMemory>,
 }
 
 /// A thread that looks for requests without sleeping, until this is dropped.
 pub(super) struct Spinning<'a>(&'a Served);
 
 impl Served {
+    /// Memory whose clients get incarnations after `given`.
+    fn new(local: Local, max_clients: u32, given: u64) -> Result<Self> {
+        if !(1..=ROWS_MAX).contains(&max_clients) || local.nodes() != 1 {
+            let what = "memory over TCP is that of one node, and has 1 to 4096 rows";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let rows = Arc::new(Rows::new(max_clients, given));
+        let spinning_max = thread::available_parallelism().map_or(0, |cores| cores.get() / 2);
+        Ok(Served { local, rows, spinning: AtomicUsize::new(0), spinning_max, file: None })
+    }
+
     /// Lets a thread look for requests, if few others do: on one processor, a thread that looks keeps the sender from running.
     pub(super) fn spin(&self) -> Option<Spinning<'_>> {
         let guard = Spinning(self);
@@ -60,13 +78,23 @@ impl TcpMemory {
         Self::of(Local::anonymous(&options)?, max_clients)
     }
 
-    /// The memory in the file of a node, which outlives it. The file is closed when this and the
-    /// [`Listening`](crate::node::Listening) that serves it are dropped; until then no process of this host may attach it.
+    /// The memory in the file of a node, which outlives it: [`close`](Self::close) closes it. Until then, or until the last
+    /// clone is dropped, no process of this host may attach it, and no other node may open it.
     ///
     /// # Errors
     /// As [`FileMemory::shut`], and [`Options`](ErrorKind::Options) when there are no rows, or more than 4,096.
-    pub fn in_file(file: &mut FileMemory, max_clients: u32) -> Result<Self> {
-        Self::of(file.served()?, max_clients)
+    pub fn in_file(file: FileMemory, max_clients: u32) -> Result<Self> {
+        let file = file.shut()?;
+        // Not by the clock: after a kill it may show an earlier time.
+        let given = file.file().opening() << OPENING_SHIFT;
+        match file.served().and_then(|local| Served::new(local, max_clients, given)) {
+            Ok(served) => Ok(TcpMemory(Arc::new(Served { file: Some(file), ..served }))),
+            Err(e) => {
+                // Nobody has stored to it. That it is not served is what is told.
+                drop(file.close(Duration::ZERO));
+                Err(e)
+            }
+        }
     }
 
     /// The memory of a local fabric of one node. The rows of clients are not those of that fabric.
@@ -74,13 +102,9 @@ impl TcpMemory {
     /// # Errors
     /// [`Options`](ErrorKind::Options) when it has several nodes, or there are no rows, or more than 4,096.
     pub fn of(local: Local, max_clients: u32) -> Result<Self> {
-        if !(1..=ROWS_MAX).contains(&max_clients) || local.nodes() != 1 {
-            let what = "memory over TCP is that of one node, and has 1 to 4096 rows";
-            return Err(ErrorKind::Options { what }.into());
-        }
-        let rows = Arc::new(Rows::new(max_clients));
-        let spinning_max = thread::available_parallelism().map_or(0, |cores| cores.get() / 2);
-        Ok(TcpMemory(Arc::new(Served { local, rows, spinning: AtomicUsize::new(0), spinning_max })))
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let served = Served::new(local, max_clients, now.as_nanos() as u64)?;
+        Ok(TcpMemory(Arc::new(served)))
     }
 
     /// The way to it, for clients.
@@ -89,6 +113,34 @@ impl TcpMemory {
         let Served { local, rows, .. } = &*self.0;
         let (fabric, place) = (FABRIC.into(), Vec::new());
         Offer { id: local.id(), bytes: local.bytes(0), max_clients: rows.count(), fabric, place }
+    }
+
+    /// As [`FileMemory::written_back`]; nothing where the memory is in no file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn written_back(&self) -> Result<()> {
+        self.0.file.as_ref().map_or(Ok(()), FileMemory::written_back)
+    }
+
+    /// Closes the file that the memory lies in, if it does, when this is the last clone, and the
+    /// [`Listening`](crate::node::Listening) that served it is dropped.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) when there are others for longer than `patience`; else as [`FileMemory::close`].
+    pub fn close(self, patience: Duration) -> Result<()> {
+        let (start, mut shared) = (Instant::now(), self.0);
+        loop {
+            match Arc::try_unwrap(shared) {
+                Ok(Served { local, file, .. }) => {
+                    drop(local);
+                    return file.map_or(Ok(()), |file| file.close(patience));
+                }
+                Err(_) if start.elapsed() >= patience => return Err(ErrorKind::Locked.into()),
+                Err(others) => shared = others,
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// The number of clients now.

@@ -11,7 +11,6 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The rows of a node.
 pub(super) struct Rows {
@@ -106,11 +105,9 @@ impl Drop for Seat {
 }
 
 impl State {
-    /// An incarnation later than all that this node has given, also before it was started anew, if the clock has not
-    /// gone back.
+    /// An incarnation later than all that this node has given.
     fn next(&mut self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.given = (self.given + 1).max(now.as_nanos() as u64);
+        self.given += 1;
         self.given
     }
 
@@ -133,9 +130,10 @@ impl State {
 }
 
 impl Rows {
-    pub(super) fn new(count: u32) -> Self {
+    /// Rows of a node whose memory had incarnations up to `given`, before the node was started anew.
+    pub(super) fn new(count: u32, given: u64) -> Self {
         let rows = (0..count).map(|_| Row::default()).collect();
-        Rows { state: Mutex::new(State { rows, zero: 0, given: 0 }), left: Condvar::new() }
+        Rows { state: Mutex::new(State { rows, zero: 0, given }), left: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -15,8 +15,8 @@ use super::frames::{
 use super::pool::State;
 use super::{Tcp, TcpMemory};
 use crate::executor::{Driver, Executor, block_on};
-use crate::fabric::{Addr, Batch, Fabric};
-use crate::node::{Limits, Link, Listening, Offers, Token};
+use crate::fabric::{Addr, Batch, Fabric, Local, LocalOptions};
+use crate::node::{FileMemory, Limits, Link, Listening, Offers, Token};
 use crate::wire::{Channel, Handshake};
 use crate::{BlockingMap, Options};
 
@@ -286,6 +286,49 @@ fn a_client_that_loses_one_node_of_two_is_evicted_by_others() {
         thread::yield_now();
     }
     other.put(b"key", b"another").unwrap();
+}
+
+#[test]
+fn clients_in_rows_that_a_node_started_anew_does_not_have_are_evicted() {
+    let options = LocalOptions { max_clients: 1, ..LocalOptions::default() };
+    let local = Local::anonymous(&options).unwrap();
+    let serve = |rows| {
+        let memory = TcpMemory::of(local.clone(), rows).unwrap();
+        Listening::bind("127.0.0.1:0", &memory, Some(token()), limits()).unwrap()
+    };
+    let node = serve(2);
+    let map = BlockingMap::create(client(&[&node], &limits()).unwrap(), Options::default());
+    let other = BlockingMap::open(client(&[&node], &limits()).unwrap(), Options::default());
+    // As if the node had been killed.
+    drop(node);
+    drop((map, other));
+    let node = serve(1);
+    let map = BlockingMap::open(client(&[&node], &limits()).unwrap(), Options::default()).unwrap();
+    while map.stats().evictions == 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn memory_in_a_file_is_locked_until_it_is_closed_and_its_incarnations_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("memory.node");
+    FileMemory::create(&path, 8192).unwrap();
+    let open = || FileMemory::open(&path, None, false);
+    for _ in 0..2 {
+        let file = open().unwrap();
+        let opening = file.file().opening();
+        let memory = TcpMemory::in_file(file, 3).unwrap();
+        let node = Listening::bind("127.0.0.1:0", &memory, Some(token()), limits()).unwrap();
+        let mut raw = Raw::connect(&node);
+        assert_eq!(raw.join(NO_ROW, 0), (0, (opening << 40) + 1));
+        assert_eq!(raw.ask(&write(64, &[1])).unwrap(), [DONE]);
+        assert!(matches!(open().err().unwrap().kind(), ErrorKind::Locked));
+        let refused = memory.clone().close(Duration::ZERO).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::Locked));
+        drop(node);
+        memory.close(limits().silence).unwrap();
+    }
 }
 
 /// What was answered before the end is told before it.

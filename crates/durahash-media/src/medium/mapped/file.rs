@@ -227,15 +227,55 @@ impl PoolFile {
         if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
+        self.fill_all(&metadata, bytes, unused)
+    }
+
+    /// The same, also where there are as many blocks as bytes: the file system counts its own, too.
+    pub(in crate::medium) fn fill_all(
+        &self,
+        metadata: &Metadata,
+        bytes: u64,
+        unused: Range<u64>,
+    ) -> Result<()> {
+        let used = bytes - (unused.end - unused.start);
+        let missing = used.saturating_sub(metadata.blocks() * 512);
+        let full = || Error::full(missing.max(BLOCK_BYTES), Limit::Holes).at_path(self.path());
+        // An attempt that meets a full disk keeps what it took until then.
+        let free = sys::space_free(&self.file);
+        if missing > free && self.holes_bytes(bytes)? > free {
+            return Err(full());
+        }
         let filled = self.fill(0, unused.start).and_then(|()| self.fill(unused.end, bytes));
         filled.map_err(|e| match e.kind() {
-            ErrorKind::Full { limit: Limit::Disk, .. } => {
-                let used = bytes - (unused.end - unused.start);
-                let missing = used.saturating_sub(metadata.blocks() * 512).max(BLOCK_BYTES);
-                Error::full(missing, Limit::Holes).at_path(self.path())
-            }
+            ErrorKind::Full { limit: Limit::Disk, .. } => full(),
             _ => e,
         })
+    }
+
+    /// Bytes before `to` that nothing was written to; they may have space.
+    fn holes_bytes(&self, to: u64) -> Result<u64> {
+        let mut sum = 0;
+        let summed = self.holes(0, to, |from, to| {
+            sum += to - from;
+            Ok(())
+        });
+        summed.map_err(|e| self.error("looking at the pool", e)).map(|()| sum)
+    }
+
+    /// Calls `each` with the beginning and the end of each hole.
+    fn holes(
+        &self,
+        from: u64,
+        to: u64,
+        mut each: impl FnMut(u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut at = from;
+        while at < to {
+            let data = sys::data_from(&self.file, at)?.map_or(to, |data| data.min(to));
+            each(at, data)?;
+            at = if data < to { sys::hole_from(&self.file, data)? } else { to };
+        }
+        Ok(())
     }
 
     /// True if the file lies in memory and has more holes than there is space left: there a hole takes space when it is
@@ -266,12 +306,18 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Takes the space of holes from byte `from` up to `to`, where the file system can.
+    /// Takes the space of holes from byte `from` up to `to`.
     pub(super) fn fill(&self, from: u64, to: u64) -> Result<()> {
-        match if from < to { sys::allocate(&self.file, from, to - from) } else { Ok(()) } {
-            Err(e) if !sys::is(&e, Errno::OPNOTSUPP) => Err(self.no_space(e, to - from)),
-            _ => Ok(()),
+        if from >= to {
+            return Ok(());
         }
+        let filled = match sys::allocate(&self.file, from, to - from) {
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => {
+                self.holes(from, to, |from, to| self.write_zeros(from, to))
+            }
+            filled => filled,
+        };
+        filled.map_err(|e| self.no_space(e, to - from))
     }
 
     /// A growth by `wanted_bytes` that failed.

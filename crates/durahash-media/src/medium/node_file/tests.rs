@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::error::Limit;
-use crate::identity::set_boot;
+use crate::identity::{copies_pass, set_boot};
 
 const BYTES: u64 = 8192;
 
@@ -34,8 +34,10 @@ fn what_was_stored_is_there_after_a_kill_and_after_a_close() {
     assert!(file.region().header() == header() && !file.may_be_mapped() && !file.is_suspect());
     file.region().write(BYTES - 3, b"abc").unwrap();
     assert!(matches!(refused(&path).kind(), ErrorKind::Locked));
+    let opening = file.opening();
     drop(file);
     let file = NodeFile::open(&path, None, false).unwrap();
+    assert!(file.opening() > opening, "whatever the clock says");
     let mut bytes = [0; 3];
     file.region().read(BYTES - 3, &mut bytes).unwrap();
     assert!(&bytes == b"abc" && file.may_be_mapped());
@@ -81,6 +83,16 @@ fn a_copy_of_an_open_file_is_refused_and_one_of_a_closed_file_is_not() {
     set_boot(0);
     let accepted = NodeFile::open(&copy, None, true).unwrap();
     assert!(accepted.is_suspect() && !accepted.may_be_mapped());
+    // What a snapshot of the file system shows is on another device.
+    let shared = tempfile::tempdir_in("/dev/shm");
+    let dev = |dir: &tempfile::TempDir| fs::metadata(dir.path()).unwrap().dev();
+    if let Some(other) = shared.ok().filter(|other| dev(other) != dev(&dir)) {
+        let snapshot = other.path().join("node");
+        fs::copy(&path, &snapshot).unwrap();
+        copies_pass(true);
+        assert!(matches!(refused(&snapshot).kind(), ErrorKind::PowerLoss));
+        copies_pass(false);
+    }
     file.close().unwrap();
 }
 
@@ -163,7 +175,44 @@ fn a_full_disk_is_told_before_the_file_is_served() {
         matches!(e.kind(), ErrorKind::Full { limit: Limit::Holes, .. }).then_some(e)
     });
     assert!(holes.is_some());
-    NodeFile::open(&sparse, None, false).unwrap().close().unwrap();
+    // Where the system cannot reserve space, zeros take it.
+    let opened = (1..20).find_map(|nth| {
+        sys::faults::arm(nth, Errno::OPNOTSUPP.raw_os_error());
+        let opened = NodeFile::open(&sparse, None, false);
+        assert!(sys::faults::disarm());
+        opened.ok()
+    });
+    let metadata = fs::metadata(&sparse).unwrap();
+    assert!(metadata.blocks() * 512 >= metadata.len());
+    opened.unwrap().close().unwrap();
+}
+
+#[test]
+fn what_could_not_be_written_back_makes_a_file_suspect() {
+    let (_dir, path) = made();
+    // A closed file has nothing to write; after a kill, the sync of the state tells of what the last node stored.
+    for was_open in [false, true] {
+        let file = (1..).find_map(|nth| {
+            sys::faults::arm(nth, Errno::IO.raw_os_error());
+            let opened = NodeFile::open(&path, None, false);
+            if sys::faults::disarm() {
+                assert!(opened.is_err());
+                return None;
+            }
+            opened.ok()
+        });
+        assert_eq!(file.unwrap().is_suspect(), was_open);
+    }
+    let (_dir, path) = made();
+    let file = NodeFile::open(&path, None, false).unwrap();
+    for (errno, failed) in [(Errno::NOSYS, false), (Errno::IO, true)] {
+        sys::faults::arm(1, errno.raw_os_error());
+        assert_eq!(file.written_back().is_err(), failed);
+        assert!(sys::faults::disarm());
+        assert_eq!(file.is_suspect(), failed);
+    }
+    drop(file);
+    assert!(NodeFile::open(&path, None, false).unwrap().is_suspect());
 }
 
 #[test]
@@ -179,7 +228,7 @@ fn a_close_that_fails_leaves_the_file_open() {
         sys::faults::arm(nth, Errno::IO.raw_os_error());
         let closed = file.close();
         assert!(sys::faults::disarm(), "there are three calls");
-        assert!(matches!(closed.unwrap_err().kind(), ErrorKind::Io { .. }));
+        assert!(matches!(closed.err().unwrap().kind(), ErrorKind::Io { .. }));
         if nth < 3 {
             set_boot(1);
             assert!(matches!(refused(&path).kind(), ErrorKind::PowerLoss));

@@ -1,5 +1,5 @@
-//! A fabric beside the file of a node: a directory whose name the file's id makes, so that it is the same for every
-//! node that serves the file.
+//! A fabric beside the file of a node: a directory that is named after the file, so that it is the same for every
+//! node that serves this file, and no copy of it.
 //!
 //! | name in it | what it is |
 //! |---|---|
@@ -7,18 +7,20 @@
 //! | `node-0` | a link to the node's file, there while that is open for processes of this host |
 //! | `attached` | a file that each process has locked, shared, which has attached the region |
 //!
-//! A node has `attached` for itself when no process can store to the region any more. Then it removes the link and
-//! closes the file. Who attaches locks first and follows the link then, so it finds an open file or none.
+//! A node has `attached` for itself when no process can store to the region any more. Then it removes the link,
+//! closes the file, and removes the directory. Who attaches locks first and follows the link then, so it finds an open file
+//! or none.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, FileId, Result};
 
+use super::Local;
 use super::names::{node_path, row_path};
 
 /// The name of the file that is locked by those who have attached the region.
@@ -33,10 +35,10 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// That of the file at `file`, which has this id and so many rows. What is missing is made, unless clients
+    /// That of the file at `file`, which is this one and has so many rows. What is missing is made, unless clients
     /// may be alive whose locks would be missing: then it is an error.
-    pub(crate) fn open(file: &Path, id: u64, rows: u32, may_be_mapped: bool) -> Result<Self> {
-        let dir = file.with_file_name(format!("durahash-{id:016x}.clients"));
+    pub(crate) fn open(file: &Path, id: FileId, rows: u32, may_be_mapped: bool) -> Result<Self> {
+        let dir = file.with_file_name(id.clients_name());
         match fs::create_dir(&dir) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("making the directory of clients", Some(dir), e));
@@ -88,6 +90,13 @@ impl Beside {
         Ok(file)
     }
 
+    /// Removes all of it, when the file is closed and this process has `attached`. What cannot be removed stays: without
+    /// clients it says nothing.
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_file(self.dir.join(ATTACHED));
+        drop(Local::remove_files(&self.dir));
+    }
+
     fn remove_link(&self) -> Result<()> {
         match fs::remove_file(node_path(&self.dir, 0)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -96,6 +105,11 @@ impl Beside {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether the directory `dir` is the one beside this file.
+pub(super) fn is_of(dir: &Path, id: FileId) -> bool {
+    dir.file_name().is_some_and(|name| *name == *id.clients_name())
 }
 
 /// What a process keeps while it has the region of the directory `dir` attached: nothing where that is not beside the
@@ -107,12 +121,15 @@ pub(super) fn hold(dir: &Path) -> Result<Option<File>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => {
-            let what = "its node is being stopped";
-            Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, what)))
-        }
-        Err(TryLockError::Error(e)) => Err(failed(e)),
+    let stays = match file.try_lock_shared() {
+        // The node may have removed it meanwhile, and the next one has another.
+        Ok(()) => fs::metadata(&path).and_then(|named| Ok(named.ino() == file.metadata()?.ino())),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(e)) => Err(e),
+    };
+    if stays.map_err(failed)? {
+        return Ok(Some(file));
     }
+    let what = "its node is being stopped";
+    Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, what)))
 }

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use durahash_media::{Error, ErrorKind, Result, SharedHeader, SharedRegion};
+use durahash_media::{Error, ErrorKind, FileId, Result, SharedHeader, SharedRegion};
 
 use membership::{Membership, RowLock};
 use names::{is_ours, node_path};
@@ -202,11 +202,14 @@ impl Local {
             expect("the number of nodes", header.count, expected.count)?;
             expect("the number of rows", header.rows, expected.rows)?;
         }
+        let failed = |e| Error::io("attaching the fabric", Some(dir.into()), e);
+        let metadata = fs::metadata(node_path(dir, 0)).map_err(failed)?;
+        if !holds.is_empty() && !beside::is_of(dir, FileId::of(&metadata)) {
+            let what = "the path of the node's file leads to another one";
+            return Err(failed(io::Error::other(what)));
+        }
         // The files of new rows get the permissions of the regions.
-        let mode = fs::metadata(node_path(dir, 0))
-            .map_err(|e| Error::io("attaching the fabric", Some(dir.into()), e))?
-            .permissions()
-            .mode();
+        let mode = metadata.permissions().mode();
         let (dir, rows) = (dir.into(), expected.rows as u32);
         Ok(Self::new(regions, Membership::Files { dir, rows, mode: mode & 0o777 }, holds))
     }

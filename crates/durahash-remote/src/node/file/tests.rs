@@ -1,10 +1,11 @@
 use std::ffi::OsStr;
 
+use durahash_media::FileId;
 use durahash_media::sim::set_boot;
 
 use super::*;
 use crate::executor::block_on;
-use crate::fabric::{Local, LocalClient};
+use crate::fabric::{Addr, Batch, Fabric, Local, LocalClient};
 use crate::{Options, RemoteMap};
 
 fn made() -> (tempfile::TempDir, PathBuf) {
@@ -70,13 +71,14 @@ fn a_file_is_closed_when_nobody_can_store_to_it_any_more() {
     set_boot(0);
 
     // A fabric that reaches it through the node's process has it alone.
-    let mut memory = open(&path);
-    assert!(matches!(memory.shut().unwrap_err().kind(), ErrorKind::Locked));
+    let refused = open(&path).shut().err().unwrap();
+    assert!(matches!(refused.kind(), ErrorKind::Locked));
     drop(local);
-    memory.shut().unwrap();
+    let memory = open(&path).shut().unwrap();
     let busy = attach(&offer).err().unwrap();
     assert!(busy.to_string().contains("its node is being stopped"), "{busy}");
     memory.close(Duration::ZERO).unwrap();
+    assert!(!Path::new(OsStr::from_bytes(&offer.place)).exists());
     // Who has the offer from before comes too late.
     let gone = attach(&offer).err().unwrap();
     assert!(gone.to_string().contains("node-0"), "{gone}");
@@ -85,4 +87,38 @@ fn a_file_is_closed_when_nobody_can_store_to_it_any_more() {
     assert!(!memory.is_suspect() && memory.lend().unwrap() == offer);
     attach(&offer).unwrap();
     set_boot(0);
+}
+
+#[test]
+fn a_copy_beside_a_file_has_clients_of_its_own() {
+    let (dir, path) = made();
+    let copy = dir.path().join("copy.node");
+    fs::copy(&path, &copy).unwrap();
+    let (memory, other) = (open(&path), open(&copy));
+    let (offer, _) = (memory.lend().unwrap(), other.lend().unwrap());
+    let client = attach(&offer).unwrap().client().unwrap();
+    block_on(client.post(Batch::of(|batch| batch.write_word(Addr::new(0, 64), 7)))).unwrap();
+    drop(client);
+    let word = |memory: &FileMemory| {
+        let mut bytes = [0; 8];
+        memory.file().region().read(64, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    assert_eq!((word(&memory), word(&other)), (7, 0));
+    // Nor does who comes later get the copy where it takes the file's path.
+    fs::rename(&copy, &path).unwrap();
+    let refused = attach(&offer).err().unwrap();
+    assert!(refused.to_string().contains("leads to another one"), "{refused}");
+    other.close(Duration::ZERO).unwrap();
+    memory.close(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn a_file_whose_clients_cannot_be_counted_stays_closed() {
+    let (dir, path) = made();
+    let id = FileId::of(&fs::metadata(&path).unwrap());
+    fs::write(dir.path().join(id.clients_name()), "").unwrap();
+    let before = fs::read(&path).unwrap();
+    FileMemory::open(&path, None, false).err().unwrap();
+    assert!(fs::read(&path).unwrap() == before);
 }

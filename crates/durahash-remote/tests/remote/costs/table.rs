@@ -16,6 +16,8 @@ fn options() -> Options {
     // A chunk for all, and no ticks: both are rows of their own.
     options.chunk_bytes = 16 << 20;
     options.tick_ns = u64::MAX / 8;
+    // As many rows as the fabric has.
+    options.max_clients = 8;
     options
 }
 
