@@ -98,6 +98,24 @@ faults! {
     Unflushed,
     /// Generations turn without waiting for epochs.
     TurnsUnwaited,
+    /// A client that knows a claim keeps what it retires in the windows.
+    RetiredUnfiltered,
+    /// Or what it finds there in a bag.
+    BagUnfiltered,
+    /// A claim is heeded after the row has acknowledged it.
+    ClaimLate,
+    /// Operations have the epoch that a tick has read before it heeds the claim.
+    LatestFirst,
+    /// The walk begins an epoch too soon.
+    ClaimUnwaited,
+    /// What was not met in the walk is free at once.
+    WalkUnwaited,
+    /// The walk begins with bags on the shelf.
+    ShelfUndrained,
+    /// The block of a popped bag is used again at once.
+    BagReused,
+    /// An append keeps its block while it waits for a merge.
+    BlockKept,
     /// The lease is not looked at before a batch is posted.
     LeaseBefore,
     /// Nor after it is done.

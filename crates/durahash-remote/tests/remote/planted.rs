@@ -61,6 +61,19 @@ const EPOCHS: &[Case] = &[
     (&[Narrow, TurnsUnwaited], turning, 30, 200),
 ];
 
+const SWEEPS: &[Case] = &[
+    (&[RetiredUnfiltered], sweeping, 1, 500),
+    (&[BagUnfiltered], sweeping, 1, 500),
+    (&[ClaimLate], sweeping, 1, 500),
+    (&[LatestFirst], sweeping, 1, 500),
+    (&[ClaimUnwaited], sweeping, 1, 500),
+    (&[WalkUnwaited], sweeping, 1, 500),
+    (&[ShelfUndrained], sweeping, 1, 500),
+    (&[BagReused], sweeping, 1, 500),
+    (&[BlockKept], sweeping, 1, 500),
+    (&[PendingOverlooked], splitting, 1, 500),
+];
+
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
     (&[Unfenced, LeaseBefore, LeaseAfter], leased, 10, 300),
@@ -127,6 +140,14 @@ fn joining(plan: &mut Plan) {
     plan.chaos.delay_ns_max = 10_000;
 }
 
+/// Segments that turn often, sweeps all the time, and clients that come, leave and die.
+fn sweeping(plan: &mut Plan) {
+    churning(plan);
+    *plan = Plan { clients: 6, readers: 0, sweepers: 2, keys: 6, ops: 60, ..plan.clone() };
+    (plan.coming_ns_max, plan.death_one_in) = (1_000_000, 2000);
+    plan.options.chunk_bytes = 4096;
+}
+
 /// Clients that stand still for much longer than a lease.
 fn leased(plan: &mut Plan) {
     plan.lease_ns = Some(200_000);
@@ -163,7 +184,7 @@ fn all_are_found(cases: &[Case]) {
 
 #[test]
 fn every_fault_is_planted() {
-    let cases = [LOOKS, WRITES, SPLITS, EPOCHS, LEASES].concat();
+    let cases = [LOOKS, WRITES, SPLITS, EPOCHS, SWEEPS, LEASES].concat();
     for fault in Fault::ALL {
         assert!(cases.iter().any(|case| case.0.contains(fault)), "{fault:?} is not planted");
     }
@@ -190,6 +211,11 @@ fn memory_and_generations_that_come_back_too_soon_are_found() {
 }
 
 #[test]
+fn sweeps_that_take_what_is_in_use_are_found() {
+    all_are_found(SWEEPS);
+}
+
+#[test]
 fn leases_that_are_not_kept_are_found() {
     all_are_found(LEASES);
 }
@@ -205,6 +231,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], turning, 30),
         (&[], returning, 50),
         (&[], joining, 20),
+        (&[], sweeping, 200),
         (&[], leased, 100),
         (&[Narrow], turning, 30),
         (&[Unfenced], leased, 100),
