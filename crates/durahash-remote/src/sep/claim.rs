@@ -144,6 +144,8 @@ pub(super) struct Reclaim {
     pub(super) is_damaged: bool,
     /// The last epoch in which a sweep was under way.
     pub(super) calm: u64,
+    /// The words that are written when what a sweep found is shared: what was leaked when it began, and the bytes in use.
+    pub(super) settles: Option<[u64; 2]>,
     /// Memory was found that is to be shared from this epoch on.
     pub(super) found: Option<u64>,
 }

@@ -302,6 +302,7 @@ impl<F: Fabric> Core<F> {
         let op = Op::tending(self);
         self.give_back(&op).await?;
         drop(op);
+        self.settle().await?;
         self.repay().await?;
         if self.epochs.borrow().is_idle() {
             let epoch = self.epochs.borrow().row.epoch();

@@ -150,6 +150,7 @@ impl<F: Fabric> Core<F> {
         core.heed(&told);
         if is_after_death {
             core.space.borrow_mut().owed_bytes += core.death_bytes();
+            core.repay().await?;
         }
         Ok(core)
     }

@@ -15,7 +15,7 @@
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 3 | | |
 //! | 8 swap the word to "preparing" for the upper half, or to "idle" | clients keep what they get again | |
-//! | 9 free what is not marked | | it is leaked until the next sweep |
+//! | 9 free what is not marked; in the epoch in which all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
 //! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
@@ -79,7 +79,7 @@ const AT_ONCE: usize = 256;
 /// Reads of the windows until they are those of the claim.
 const LOOKS: u32 = 8;
 /// Epochs between a claim that was seen and the next sweep.
-const CALM: u64 = 4;
+const CALM: u64 = 8;
 
 impl<F: Fabric> Core<F> {
     /// Reads the words, after the epoch was read. `None` if the windows do not become those of the claim.
@@ -136,8 +136,23 @@ impl<F: Fabric> Core<F> {
                 _ => return Err(error),
             }
         }
+        let found = self.reclaim.borrow().found.is_some_and(|epoch| epoch <= global);
         if gives {
-            self.share_surplus(global).await?;
+            self.share_surplus(found).await?;
+        }
+        if found {
+            self.reclaim.borrow_mut().found = None;
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Tells that a sweep is over, when other clients have what it found: after a death before, another sweep is due.
+    pub(super) async fn settle(&self) -> Result<()> {
+        let settles = self.reclaim.borrow_mut().settles.take();
+        if let Some(words) = settles {
+            let words = words.map(u64::to_le_bytes);
+            self.leased(Batch::of(|batch| batch.write(SWEPT, words.as_flattened()))).await?;
         }
         Ok(())
     }
@@ -170,17 +185,14 @@ impl<F: Fabric> Core<F> {
         2 * self.kept_bytes()
     }
 
-    async fn share_surplus(&self, global: u64) -> Result<()> {
-        let found = self.reclaim.borrow().found.is_some_and(|epoch| epoch <= global);
+    /// Gives what this client has in excess, or all but a little of what a sweep has found.
+    async fn share_surplus(&self, found: bool) -> Result<()> {
         let kept = self.kept_bytes();
         let keep = if found { kept / 2 } else { kept };
         let most = if found { keep } else { 2 * kept };
         if self.space.borrow().free_bytes() > most {
             let op = Op::tending(self);
             self.share(&op, keep).await?;
-        }
-        if found {
-            self.reclaim.borrow_mut().found = None;
         }
         Ok(())
     }
@@ -403,10 +415,6 @@ impl<F: Fabric> Core<F> {
             found: found + gaps.iter().map(|gap| gap.1).sum::<u64>(),
             asked,
         };
-        if sweep.middle.is_none() {
-            let words = [total.leaked, total.used].map(u64::to_le_bytes);
-            self.leased(Batch::of(|batch| batch.write(SWEPT, words.as_flattened()))).await?;
-        }
         let phase = if sweep.middle.is_some() { Phase::Preparing } else { Phase::Idle };
         let word = self.next_word(sweep.word, phase);
         if !self.swap_sweep(sweep.word, word).await? {
@@ -425,6 +433,7 @@ impl<F: Fabric> Core<F> {
             if sweep.middle.is_none() {
                 reclaim.outcome = Outcome::Found(total.found);
                 reclaim.answered = total.asked;
+                reclaim.settles = Some([total.leaked, total.used]);
                 self.stats.borrow_mut().sweeps += 1;
             }
         }
@@ -524,7 +533,7 @@ impl<F: Fabric> Core<F> {
         let latest = self.epochs.borrow().latest;
         let is_coming = swept < leaked && !self.reclaim.borrow().is_damaged;
         if sweep.phase() != Phase::Idle || is_coming {
-            hope.until = latest + 2 * CALM;
+            hope.until = latest + CALM;
         }
         if latest >= hope.until || now_ns - since_ns >= self.patience_ns() {
             return Ok(false);

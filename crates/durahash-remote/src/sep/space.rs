@@ -435,4 +435,31 @@ mod tests {
         space.collect(8);
         assert_eq!(space.take(0, 64), Some(Ref::from_word(9)));
     }
+
+    #[test]
+    fn nothing_in_a_window_is_held_or_given() {
+        let at = |off| Ref::new(Addr::new(0, off));
+        let fill = |space: &mut Space| {
+            space.add_chunk(0, 64, 4096, 8192);
+            space.put(at(16_384), 4096);
+            space.put(at(20_480), 64);
+            space.retire(1, at(30_720), 4096);
+            let bag = Bag { at: at(64), epoch: 0, extents: vec![(at(40_960), 8192)] };
+            space.adopt(&bag, 1);
+        };
+        let mut space = Space::new(1);
+        fill(&mut space);
+        space.claim(vec![8192..32_768]);
+        assert_eq!(space.held(), [0, 4096 + 8192, 2048]);
+        let mut other = Space::new(1);
+        other.claim(vec![8192..32_768]);
+        fill(&mut other);
+        assert_eq!(other.held(), [4096, 8192, 2048]);
+        other.lift();
+        assert_eq!(other.owed_bytes, 4096 + 4096 + 64 + 2048);
+        let bags = other.give(0, 4096, 9);
+        let given = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum::<u64>();
+        assert_eq!(given + bags.len() as u64 * BAG_BYTES, 4096 + 8192);
+        assert_eq!(other.held(), [0, 0, 2048]);
+    }
 }
