@@ -102,10 +102,8 @@ faults! {
     RetiredUnfiltered,
     /// Or what it finds there in a bag.
     BagUnfiltered,
-    /// A claim is heeded after the row has acknowledged it.
+    /// A claim is heeded a tick after the row has acknowledged it.
     ClaimLate,
-    /// Operations have the epoch that a tick has read before it heeds the claim.
-    LatestFirst,
     /// The walk begins an epoch too soon.
     ClaimUnwaited,
     /// What was not met in the walk is free at once.

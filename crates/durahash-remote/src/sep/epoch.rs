@@ -176,16 +176,12 @@ impl<F: Fabric> Core<F> {
         }
         let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking);
         let global = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-        if planted(Fault::LatestFirst) {
-            self.epochs.borrow_mut().latest = global;
-        }
-        let Some(mut told) = self.listen().await? else {
+        let Some(told) = self.listen().await? else {
             // Another tick acknowledges this epoch.
             self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
             return Ok(());
         };
-        let late = if planted(Fault::ClaimLate) { told.1.take() } else { None };
-        self.heed(&told);
+        self.heed(told);
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(global);
@@ -200,10 +196,6 @@ impl<F: Fabric> Core<F> {
             }
         }
         self.swap_row(lowest, RowState::Live).await?;
-        if late.is_some() {
-            told.1 = late;
-            self.heed(&told);
-        }
         // After the read of the epoch: a client that registers later reads the epoch later, too.
         let rows = self.rows(self.fabric.max_clients().min(self.geometry.rows)).await?;
         self.space.borrow_mut().collect(global);

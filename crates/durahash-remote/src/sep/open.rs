@@ -147,7 +147,7 @@ impl<F: Fabric> Core<F> {
         };
         // After the row is there, and before there is memory.
         let told = core.listen().await?.ok_or_else(|| core.held_back())?;
-        core.heed(&told);
+        core.heed(told);
         if is_after_death {
             core.space.borrow_mut().owed_bytes += core.death_bytes();
             core.repay().await?;

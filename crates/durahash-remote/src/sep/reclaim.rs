@@ -13,7 +13,7 @@
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
 //! | 5 take all bags from the shelf, keep what is outside | the shelf holds nothing of the windows | the bags are leaked, too |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
-//! | 7 wait for the epoch w + 3 | | |
+//! | 7 wait for the epoch w + 2 | | |
 //! | 8 swap the word to "preparing" for the upper half, or to "idle" | clients keep what they get again | |
 //! | 9 free what is not marked; in the epoch in which all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
 //!
@@ -26,14 +26,14 @@
 //! | read the epoch | awaited |
 //! | read the words of sweeps | awaited |
 //! | the word is "claimed", and not known: read the windows | awaited; they tell of which claim they are |
-//! | drop what is in the windows; operations that begin have the epoch that was read | together, nothing is awaited in between |
+//! | drop what is in the windows, and keep nothing there from now on | |
 //! | own row | so a row shows an epoch above g only if its client has heeded the claim |
 //!
 //! A client that opens the index reads the words after its row is there, and before it has memory.
 //!
 //! # Why the waits are long enough
-//! - *Step 4.* A client that does not know the claim has read no epoch above g, so its operations have tags of g + 1
-//!   at most: that is what they have after it has moved the epoch itself. While such an operation lives, the epoch is
+//! - *Step 4.* A client that does not know the claim shows g at most, so its operations have tags of g + 1
+//!   at most: it has moved the epoch itself, or is about to heed the claim. While such an operation lives, the epoch is
 //!   g + 2 at most. So in g + 3 no operation is left that holds a block of a window, took a chunk there, or pushes
 //!   a bag with a part of one. An operation that waits gives its tag up, so it gives its block back first.
 //! - *Step 5.* A bag that another client pops before is filtered when it comes into the [`Space`]. That operation has a tag
@@ -42,12 +42,14 @@
 //!   segment, and a range is visited as one snapshot. So what was linked when its range was visited is marked, and
 //!   what was unlinked before has no other link.
 //! - *Step 7.* Operations that may read what was unlinked before its range was visited, or have yet to retire it, have tags of w
-//!   at most; in w + 2 they are over, and w + 3 is what all memory waits for. Until then their clients know the claim, and
-//!   [`Space`] drops what they retire.
+//!   at most; in w + 2 they are over. Until then their clients know the claim, and [`Space`] drops what they retire.
 //! - Blocks that are unlinked after their range was visited are marked. Clients that know the claim drop them, and they are
 //!   leaked until the next sweep. Nothing is leaked of those that have heard of the end.
-//! - Only the client in the word writes windows, and the windows name the turn of the word that they are of: if a write of a
-//!   dropped future comes late, clients do not acknowledge the claim, and the sweep gives up.
+//!
+//! Only the client in the word writes windows, and these name the turn of the word that they are of: if a write of a
+//! dropped future comes late, clients do not acknowledge the claim, and the sweep gives up.
+//!
+//! [`Space`]: super::space::Space
 //!
 //! # When a sweep begins
 //! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
@@ -108,17 +110,18 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Heeds what was told.
-    pub(super) fn heed(&self, (words, windows): &Told) {
+    pub(super) fn heed(&self, (words, windows): Told) {
         let mut reclaim = self.reclaim.borrow_mut();
-        if let Some(windows) = windows {
-            self.space.borrow_mut().claim(windows.clone());
+        let late = planted(Fault::ClaimLate) && words.sweep != reclaim.words.sweep;
+        if let Some(windows) = windows.filter(|_| !late) {
+            self.space.borrow_mut().claim(windows);
             reclaim.claim = words.sweep.turn();
         } else if words.sweep.phase() != Phase::Claimed && reclaim.claim != 0 {
             self.space.borrow_mut().lift();
             reclaim.claim = 0;
         }
         self.shelf.set(words.shelf);
-        reclaim.words = *words;
+        reclaim.words = words;
     }
 
     /// A part of a tick: tells what was leaked, takes a step of a sweep, and with `gives` shares memory.
@@ -227,7 +230,7 @@ impl<F: Fabric> Core<F> {
                 Some(at) => Stage::Walking(at),
                 None => {
                     let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-                    let epochs = if planted(Fault::WalkUnwaited) { 0 } else { 3 };
+                    let epochs = if planted(Fault::WalkUnwaited) { 0 } else { 2 };
                     Stage::Walked(epoch + epochs)
                 }
             };

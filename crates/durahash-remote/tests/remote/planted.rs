@@ -65,12 +65,11 @@ const SWEEPS: &[Case] = &[
     (&[RetiredUnfiltered], sweeping, 1, 500),
     (&[BagUnfiltered], sweeping, 1, 500),
     (&[ClaimLate], sweeping, 1, 500),
-    (&[LatestFirst], sweeping, 1, 500),
     (&[ClaimUnwaited], sweeping, 1, 500),
     (&[WalkUnwaited], sweeping, 1, 500),
     (&[ShelfUndrained], sweeping, 1, 500),
     (&[BagReused], sweeping, 1, 500),
-    (&[BlockKept], sweeping, 1, 500),
+    (&[Narrow, BlockKept], waiting, 1, 500),
     (&[PendingOverlooked], splitting, 1, 500),
 ];
 
@@ -146,6 +145,12 @@ fn sweeping(plan: &mut Plan) {
     *plan = Plan { clients: 6, readers: 0, sweepers: 2, keys: 6, ops: 60, ..plan.clone() };
     (plan.coming_ns_max, plan.death_one_in) = (1_000_000, 2000);
     plan.options.chunk_bytes = 4096;
+}
+
+/// The same, where merges wait for epochs.
+fn waiting(plan: &mut Plan) {
+    sweeping(plan);
+    (plan.keys, plan.until_ns) = (2, 200_000_000);
 }
 
 /// Clients that stand still for much longer than a lease.
