@@ -443,6 +443,16 @@ impl<F: Fabric> Core<F> {
         block.ok_or_else(|| Error::full(bytes, Limit::Nodes))
     }
 
+    /// Takes a chunk of any node that has one.
+    pub(super) async fn take_any_chunk(&self, op: &Op<'_, F>, block_bytes: u64) -> Result<bool> {
+        for node in 0..self.geometry.nodes {
+            if self.take_chunk(op, node, block_bytes).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes a chunk of `node` for a block of `block_bytes`, and returns whether there was one.
     async fn take_chunk(&self, op: &Op<'_, F>, node: u8, block_bytes: u64) -> Result<bool> {
         if self.exhausted[usize::from(node)].get() {

@@ -52,9 +52,9 @@ impl Ranges {
         Some((off, bytes))
     }
 
-    /// Takes the largest range, or as much of it.
-    pub(super) fn take_largest(&mut self, most: u64) -> Option<(u64, u64)> {
-        let &(all, off) = self.by_bytes.last()?;
+    /// Takes the largest range, or the smallest, or as much of it.
+    pub(super) fn take_some(&mut self, largest: bool, most: u64) -> Option<(u64, u64)> {
+        let &(all, off) = if largest { self.by_bytes.last() } else { self.by_bytes.first() }?;
         self.remove(off, all);
         if all > most {
             self.insert(off + most, all - most);

@@ -150,27 +150,19 @@ impl<F: Fabric> Core<F> {
 
     /// Gives all memory to the shelf.
     pub(super) async fn give_back(&self, op: &Op<'_, F>) -> Result<()> {
-        let is_empty = || self.space.borrow().held() == [0; 3];
-        if is_empty() {
-            return Ok(());
-        }
-        // A block for the first bag.
-        let taken = self.space.borrow_mut().take_larger(BAG_BYTES);
-        let block = match taken {
-            Some(block) => Some(block),
-            None => self.allocate(op, BAG_BYTES as usize).await.ok(),
-        };
-        block.inspect(|&block| self.space.borrow_mut().put(block, BAG_BYTES));
-        loop {
+        let held = || self.space.borrow().held().iter().sum::<u64>();
+        while held() > 0 {
             let bags = self.space.borrow_mut().give_waiting(PUSHED);
-            if bags.is_empty() {
-                break;
-            }
             self.push(op, &bags).await?;
+            if bags.is_empty() {
+                self.share(op, 0).await?;
+                // There is no block for another bag, but in a chunk.
+                if held() > 0 && !self.take_any_chunk(op, BAG_BYTES).await? {
+                    self.space.borrow_mut().owed_bytes += held();
+                    break;
+                }
+            }
         }
-        self.share(op, 0).await?;
-        let mut space = self.space.borrow_mut();
-        space.owed_bytes += space.held().iter().sum::<u64>();
         Ok(())
     }
 }

@@ -294,7 +294,8 @@ impl Space {
         }
     }
 
-    /// Takes free memory out until `keep` bytes are left, in at most `count` bags of about `bag_bytes`.
+    /// Takes free memory out until `keep` bytes are left, in at most `count` bags of about `bag_bytes`: the largest
+    /// pieces. Of all of it the smallest come first, as those that follow have room for the bags.
     pub(super) fn give(&mut self, keep: u64, bag_bytes: u64, count: usize) -> Vec<Bag> {
         let mut bags = Vec::new();
         if self.free_bytes() <= keep {
@@ -310,7 +311,7 @@ impl Space {
                 let node = usize::from(self.turn());
                 let found = (0..nodes).find_map(|i| {
                     let node = (node + i) % nodes;
-                    Some((node, self.ranges[node].take_largest(most)?))
+                    Some((node, self.ranges[node].take_some(keep > 0, most)?))
                 });
                 let Some((node, (off, bytes))) = found else { break };
                 self.free_bytes -= bytes;

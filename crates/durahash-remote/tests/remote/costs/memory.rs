@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Sim, SimOptions};
+use durahash_remote::fabric::{Fabric, Sim, SimOptions};
 use durahash_remote::{Options, RemoteMap, Report};
 
 use super::key;
@@ -151,8 +151,10 @@ fn the_dead_leave_no_more_than_a_part_behind() {
         sim.spawn(client, map.clone().service());
     }
     let taken = |maps: Rc<[RemoteMap<_>; 2]>, draw: u64| {
+        let client = lives[0].clone();
         let task = sim.spawn(&lives[0], async move {
-            // The others work all the time.
+            // A sweep that is under way ends.
+            client.sleep_ns(10_000_000).await;
             for (i, map) in (draw..draw + 20).zip(maps.iter().cycle()) {
                 map.put(&key(WordMix::new(5).mix(i) % KEYS), &[9; 32]).await?;
             }
@@ -160,9 +162,10 @@ fn the_dead_leave_no_more_than_a_part_behind() {
             let used = report.taken_bytes
                 - report.shelf_bytes
                 - maps.iter().map(|map| map.stats().held_bytes.iter().sum::<u64>()).sum::<u64>();
+            println!("{report:?} {used}");
             Ok::<_, durahash_remote::Error>((report.taken_bytes, used))
         });
-        sim.run_until(sim.now_ns() + 20_000_000);
+        sim.run_until(sim.now_ns() + 30_000_000);
         task.take().expect("it ends in time").unwrap()
     };
     let (fresh_taken, fresh) = taken(Rc::clone(&maps), 0);
@@ -179,7 +182,7 @@ fn the_dead_leave_no_more_than_a_part_behind() {
                 map.close().await
             }
         });
-        sim.run_until(sim.now_ns() + 100_000 + WordMix::new(7).mix(death) % 500_000);
+        sim.run_until(sim.now_ns() + 200_000 + WordMix::new(7).mix(death) % 2_000_000);
         sim.kill(&loader);
         if death % 50 == 0 {
             let (taken, used) = taken(Rc::clone(&maps), 20 * death);
