@@ -102,9 +102,7 @@ faults! {
     RetiredUnfiltered,
     /// Or what it finds there in a bag.
     BagUnfiltered,
-    /// A claim is heeded a tick after the row has acknowledged it.
-    ClaimLate,
-    /// The walk begins an epoch too soon.
+    /// The walk begins with the claim.
     ClaimUnwaited,
     /// What was not met in the walk is free at once.
     WalkUnwaited,

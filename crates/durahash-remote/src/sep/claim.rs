@@ -90,6 +90,8 @@ pub(super) enum Stage {
     Claimed(u64),
     /// Step 6.
     Walking(Position),
+    /// Step 9 of the lower half, until this epoch.
+    Freed(u64),
     /// Step 7, until this epoch.
     Walked(u64),
 }

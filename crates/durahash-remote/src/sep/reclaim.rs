@@ -10,12 +10,13 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 read bumps, write the windows | awaited | |
 //! | 3 swap the word to "claimed"; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
+//! | take all bags from the shelf, give back what is outside | other clients find something | the bags are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
-//! | 5 take all bags from the shelf, keep what is outside | the shelf holds nothing of the windows | the bags are leaked, too |
+//! | 5 take all bags again | the shelf holds nothing of the windows | the bags are leaked, too |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 2 | | |
 //! | 8 swap the word to "preparing" for the upper half, or to "idle" | clients keep what they get again | |
-//! | 9 free what is not marked; in the epoch in which all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
+//! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
 //! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
@@ -112,8 +113,7 @@ impl<F: Fabric> Core<F> {
     /// Heeds what was told.
     pub(super) fn heed(&self, (words, windows): Told) {
         let mut reclaim = self.reclaim.borrow_mut();
-        let late = planted(Fault::ClaimLate) && words.sweep != reclaim.words.sweep;
-        if let Some(windows) = windows.filter(|_| !late) {
+        if let Some(windows) = windows {
             self.space.borrow_mut().claim(windows);
             reclaim.claim = words.sweep.turn();
         } else if words.sweep.phase() != Phase::Claimed && reclaim.claim != 0 {
@@ -216,12 +216,15 @@ impl<F: Fabric> Core<F> {
             return self.give_up_sweep(sweep, Outcome::HeldBack).await;
         }
         self.reclaim.borrow_mut().calm = global;
+        if let Stage::Freed(until) = sweep.stage
+            && global > until
+        {
+            return self.prepare(sweep.word, sweep.middle, sweep.total).await;
+        }
         if let Stage::Claimed(until) = sweep.stage
             && global >= until
         {
-            if !planted(Fault::ShelfUndrained) {
-                self.drain().await?;
-            }
+            self.drain().await?;
             sweep.stage = Stage::Walking(Position::START);
         }
         if let Stage::Walking(at) = sweep.stage {
@@ -320,8 +323,9 @@ impl<F: Fabric> Core<F> {
         self.space.borrow_mut().claim(windows.clone());
         self.reclaim.borrow_mut().claim = claimed.turn();
         let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-        let epochs = if planted(Fault::ClaimUnwaited) { 2 } else { 3 };
+        let epochs = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
         let lower = windows.iter().map(|window| window.end).collect();
+        self.drain().await?;
         self.reclaim.borrow_mut().sweep = Some(Sweep {
             word: claimed,
             stage: Stage::Claimed(epoch + epochs),
@@ -333,8 +337,11 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Step 5: takes all bags, and keeps what is outside the windows.
+    /// Takes all bags, and keeps what is outside the windows.
     async fn drain(&self) -> Result<()> {
+        if planted(Fault::ShelfUndrained) {
+            return Ok(());
+        }
         let op = Op::tending(self);
         let mut head = self.shelf.get();
         loop {
@@ -440,10 +447,11 @@ impl<F: Fabric> Core<F> {
                 self.stats.borrow_mut().sweeps += 1;
             }
         }
-        match sweep.middle {
-            Some(middle) => self.prepare(word, Some(middle), total).await,
-            None => Ok(()),
+        if sweep.middle.is_some() {
+            let (stage, marks) = (Stage::Freed(global + 3), Marks::default());
+            self.reclaim.borrow_mut().sweep = Some(Sweep { word, stage, marks, total, ..sweep });
         }
+        Ok(())
     }
 
     /// Ends a sweep that this client has begun, after an error of it.

@@ -64,7 +64,6 @@ const EPOCHS: &[Case] = &[
 const SWEEPS: &[Case] = &[
     (&[RetiredUnfiltered], sweeping, 1, 500),
     (&[BagUnfiltered], sweeping, 1, 500),
-    (&[ClaimLate], sweeping, 1, 500),
     (&[ClaimUnwaited], sweeping, 1, 500),
     (&[WalkUnwaited], sweeping, 1, 500),
     (&[ShelfUndrained], sweeping, 1, 500),

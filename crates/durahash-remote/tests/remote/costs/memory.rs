@@ -162,7 +162,7 @@ fn the_dead_leave_no_more_than_a_part_behind() {
             let used = report.taken_bytes
                 - report.shelf_bytes
                 - maps.iter().map(|map| map.stats().held_bytes.iter().sum::<u64>()).sum::<u64>();
-            println!("{report:?} {used}");
+            println!("{used} {report:?}");
             Ok::<_, durahash_remote::Error>((report.taken_bytes, used))
         });
         sim.run_until(sim.now_ns() + 30_000_000);
