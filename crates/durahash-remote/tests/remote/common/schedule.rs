@@ -109,8 +109,6 @@ impl Plan {
             tasks,
             ops: if large { 8 } else { rng.pick(&[10, 20, 60]) },
             readers: 0,
-            sweepers: rng.pick(&[0, 0, 1, 2]),
-            coming_ns_max: rng.pick(&[0, 0, 3_000_000]),
             // With more at once, the checker does not come to an end.
             keys: rng.pick(&[2, 8, 24, 60]).max(clients * tasks / 4),
             death_one_in: rng.pick(&[0, 0, 100, 400, 1500]),
@@ -129,6 +127,8 @@ impl Plan {
             options,
             // Far beyond what the slowest takes.
             until_ns: 2_000_000_000,
+            sweepers: rng.pick(&[0, 0, 1, 2]),
+            coming_ns_max: rng.pick(&[0, 0, 3_000_000]),
         }
     }
 }
