@@ -144,6 +144,8 @@ pub(super) struct Reclaim {
     pub(super) outcome: Outcome,
     /// It met damage: only when it is asked does it sweep again.
     pub(super) is_damaged: bool,
+    /// The epoch in which it opened the index.
+    pub(super) opened: u64,
     /// The last epoch in which a sweep was under way.
     pub(super) calm: u64,
     /// The words that are written when what a sweep found is shared: what was leaked when it began, and the bytes in use.
@@ -155,7 +157,7 @@ pub(super) struct Reclaim {
 impl Reclaim {
     /// The part of a client that has opened the index in this epoch.
     pub(super) fn from(epoch: u64) -> Self {
-        Reclaim { calm: epoch, ..Reclaim::default() }
+        Reclaim { opened: epoch, calm: epoch, ..Reclaim::default() }
     }
 }
 
@@ -173,7 +175,7 @@ pub(super) struct Hope {
 
 /// A word of a window: an offset in units, and the turn of the claim.
 pub(super) fn window_word(off: u64, turn: u64) -> u64 {
-    off / UNIT | field(turn, 0, TURN_BITS) << OFF_BITS
+    (off / UNIT) | (field(turn, 0, TURN_BITS) << OFF_BITS)
 }
 
 /// The offset, if the word is of that turn.

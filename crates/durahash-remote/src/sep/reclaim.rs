@@ -83,6 +83,8 @@ const AT_ONCE: usize = 256;
 const LOOKS: u32 = 8;
 /// Epochs between a claim that was seen and the next sweep.
 const CALM: u64 = 8;
+/// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
+const SETTLED: u64 = 64;
 
 impl<F: Fabric> Core<F> {
     /// Reads the words, after the epoch was read. `None` if the windows do not become those of the claim.
@@ -266,8 +268,9 @@ impl<F: Fabric> Core<F> {
             let is_asked = reclaim.asked > reclaim.answered;
             let begins = if words.sweep.phase() == Phase::Idle {
                 let lost = words.lost();
-                let is_due =
-                    lost >= words.used / 8 + self.kept_bytes() || lost > 0 && self.short.get();
+                let is_much = lost >= words.used / 8 + self.kept_bytes()
+                    && global >= reclaim.opened + SETTLED;
+                let is_due = is_much || lost > 0 && self.short.get();
                 is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm + CALM
             } else {
                 reclaim.calm = global;

@@ -51,7 +51,7 @@ const SPLITS: &[Case] = &[
 
 const EPOCHS: &[Case] = &[
     (&[ReusedAtOnce], any, 2, 200),
-    (&[TwoEpochs], churning, 192, 300),
+    (&[TwoEpochs], churning, 192, 1500),
     (&[RowIsLatest], returning, 24, 500),
     (&[RowsUnasked], any, 56, 500),
     (&[EpochOnce], joining, 1163, 1500),

@@ -162,14 +162,13 @@ fn the_dead_leave_no_more_than_a_part_behind() {
             let used = report.taken_bytes
                 - report.shelf_bytes
                 - maps.iter().map(|map| map.stats().held_bytes.iter().sum::<u64>()).sum::<u64>();
-            println!("{used} {report:?}");
             Ok::<_, durahash_remote::Error>((report.taken_bytes, used))
         });
         sim.run_until(sim.now_ns() + 30_000_000);
         task.take().expect("it ends in time").unwrap()
     };
     let (fresh_taken, fresh) = taken(Rc::clone(&maps), 0);
-    let (mut most_taken, mut most) = (0, 0);
+    let (mut taken_by, mut most) = (Vec::new(), 0);
     for death in 1..=DEATHS {
         let loader = sim.client().unwrap();
         sim.spawn(&loader, {
@@ -186,13 +185,15 @@ fn the_dead_leave_no_more_than_a_part_behind() {
         sim.kill(&loader);
         if death % 50 == 0 {
             let (taken, used) = taken(Rc::clone(&maps), 20 * death);
-            (most_taken, most) = (most_taken.max(taken), most.max(used));
+            taken_by.push(taken);
+            most = most.max(used);
         }
     }
     println!(
-        "fresh: {fresh_taken} bytes taken, {fresh} in use; most: {most_taken} taken, {most} in use; {} sweeps",
+        "fresh: {fresh_taken} bytes taken, {fresh} in use; {taken_by:?} taken, {most} in use; {} sweeps",
         maps.iter().map(|map| map.stats().sweeps).sum::<u64>()
     );
     assert!(most * 5 <= fresh * 6, "{most} {fresh}");
-    assert!(most_taken * 2 <= fresh_taken * 3, "{most_taken} {fresh_taken}");
+    // What is found serves again.
+    assert!(taken_by[19] * 5 <= taken_by[14] * 6, "{taken_by:?}");
 }
