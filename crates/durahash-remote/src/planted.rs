@@ -104,14 +104,6 @@ faults! {
     BagUnfiltered,
     /// The walk begins with the claim.
     ClaimUnwaited,
-    /// What was not met in the walk is free at once.
-    WalkUnwaited,
-    /// The walk begins with bags on the shelf.
-    ShelfUndrained,
-    /// The block of a popped bag is used again at once.
-    BagReused,
-    /// An append keeps its block while it waits for a merge.
-    BlockKept,
     /// The lease is not looked at before a batch is posted.
     LeaseBefore,
     /// Nor after it is done.

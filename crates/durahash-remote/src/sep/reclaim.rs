@@ -235,8 +235,7 @@ impl<F: Fabric> Core<F> {
                 Some(at) => Stage::Walking(at),
                 None => {
                     let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-                    let epochs = if planted(Fault::WalkUnwaited) { 0 } else { 2 };
-                    Stage::Walked(epoch + epochs)
+                    Stage::Walked(epoch + 2)
                 }
             };
         }
@@ -342,9 +341,6 @@ impl<F: Fabric> Core<F> {
 
     /// Takes all bags, and keeps what is outside the windows.
     async fn drain(&self) -> Result<()> {
-        if planted(Fault::ShelfUndrained) {
-            return Ok(());
-        }
         let op = Op::tending(self);
         let mut head = self.shelf.get();
         loop {

@@ -30,7 +30,6 @@
 use durahash_media::{Error, Result};
 
 use crate::fabric::{Batch, Fabric};
-use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::epoch::Op;
@@ -107,9 +106,6 @@ impl<F: Fabric> Core<F> {
         let epoch = self.epochs.borrow().latest;
         let mut space = self.space.borrow_mut();
         space.adopt(bag, epoch);
-        if planted(Fault::BagReused) {
-            return space.put(bag.at, BAG_BYTES);
-        }
         space.retire(op.tag, bag.at, BAG_BYTES);
     }
 

@@ -67,9 +67,8 @@ impl<F: Fabric> Core<F> {
         // Before a block is allocated that could not be freed.
         op.admitted()?;
         let mut hope = Hope::default();
-        let mut kept = None;
         loop {
-            let done = self.append_once(&mut op, hash, key, value, &mut kept).await;
+            let done = self.append_once(&mut op, hash, key, value).await;
             match done {
                 Ok(None) => return Ok(()),
                 // The wait holds no block.
@@ -90,12 +89,8 @@ impl<F: Fabric> Core<F> {
         hash: u64,
         key: &[u8],
         value: Option<&[u8]>,
-        kept: &mut Option<KvBlock>,
     ) -> Result<Option<Sight>> {
-        let (mut block, kv) = match kept.take() {
-            Some(kv) => (None, kv),
-            None => self.block(op, key, value).await?,
-        };
+        let (mut block, kv) = self.block(op, key, value).await?;
         // The block may be published, or still be written: after an error only a sweep finds out.
         let mut doubtful = false;
         let done = self.append_block(op, hash, kv, &mut block, &mut doubtful).await;
@@ -103,7 +98,6 @@ impl<F: Fabric> Core<F> {
         match &done {
             Ok(None) => {}
             Err(_) if doubtful => space.doubtful_bytes += kv.bytes,
-            Ok(Some(_)) if planted(Fault::BlockKept) => *kept = Some(kv),
             Ok(Some(_)) | Err(_) => space.put(kv.at, kv.bytes),
         }
         done

@@ -19,8 +19,8 @@ const LOOKS: &[Case] = &[
     (&[KnownByAddress], returning, 4, 100),
     (&[ComparedLate], any, 9, 100),
     (&[ZeroBuddy], splitting, 3, 500),
-    (&[OtherIsFree], staying, 1, 300),
-    (&[BehindFree], wide, 108, 300),
+    (&[OtherIsFree], staying, 37, 300),
+    (&[BehindFree], wide, 211, 300),
     (&[WindowIsAll], wide, 15, 100),
     (&[OldestFirst], any, 2, 100),
     (&[TombstonePassed], any, 1, 100),
@@ -42,7 +42,7 @@ const SPLITS: &[Case] = &[
     (&[SplitByHints], any, 72, 500),
     (&[DepthBitsKept], any, 1, 100),
     (&[BuddyWithHalves], splitting, 27, 200),
-    (&[BuddyLast], any, 238, 500),
+    (&[BuddyLast], any, 583, 1000),
     (&[NotAdopted], any, 19, 100),
     (&[LoserFrees], splitting, 48, 200),
     (&[DoubledFirst], splitting, 14, 200),
@@ -51,10 +51,10 @@ const SPLITS: &[Case] = &[
 
 const EPOCHS: &[Case] = &[
     (&[ReusedAtOnce], any, 2, 200),
-    (&[TwoEpochs], churning, 192, 1500),
-    (&[RowIsLatest], returning, 24, 500),
+    (&[TwoEpochs], churning, 781, 1000),
+    (&[RowIsLatest], returning, 722, 1000),
     (&[RowsUnasked], any, 56, 500),
-    (&[EpochOnce], joining, 1163, 1500),
+    (&[EpochOnce], joining, 723, 1500),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
     (&[Narrow, Unflushed], turning, 20, 200),
@@ -62,14 +62,9 @@ const EPOCHS: &[Case] = &[
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 1, 500),
-    (&[BagUnfiltered], sweeping, 1, 500),
-    (&[ClaimUnwaited], sweeping, 1, 500),
-    (&[WalkUnwaited], sweeping, 1, 500),
-    (&[ShelfUndrained], sweeping, 1, 500),
-    (&[BagReused], sweeping, 1, 500),
-    (&[Narrow, BlockKept], waiting, 1, 500),
-    (&[PendingOverlooked], splitting, 1, 500),
+    (&[RetiredUnfiltered], sweeping, 9, 100),
+    (&[BagUnfiltered], sweeping, 1, 100),
+    (&[ClaimUnwaited], sweeping, 109, 500),
 ];
 
 const LEASES: &[Case] = &[
@@ -152,12 +147,6 @@ fn sweeping(plan: &mut Plan) {
     plan.options.chunk_bytes = 4096;
 }
 
-/// The same, where merges wait for epochs.
-fn waiting(plan: &mut Plan) {
-    sweeping(plan);
-    (plan.keys, plan.until_ns) = (2, 200_000_000);
-}
-
 /// Clients that stand still for much longer than a lease.
 fn leased(plan: &mut Plan) {
     plan.lease_ns = Some(200_000);
@@ -181,15 +170,18 @@ fn first(
 
 fn all_are_found(cases: &[Case]) {
     println!("{} faults", cases.len());
+    let mut missed = Vec::new();
     for &(faults, shape, known, seeds) in cases {
         let known = if deep() { None } else { Some(known) };
         let Some((seed, wrong)) =
             first(faults, shape, known.into_iter().chain(seed(1)..=seed(seeds)).chain(1..=seeds))
         else {
-            panic!("{faults:?}: nothing was found in {seeds} schedules")
+            missed.push((faults, seeds));
+            continue;
         };
         println!("{faults:?}: seed {seed}, {}", wrong.lines().next().unwrap_or_default());
     }
+    assert!(missed.is_empty(), "in so many schedules nothing was found: {missed:?}");
 }
 
 #[test]
