@@ -57,8 +57,8 @@ const EPOCHS: &[Case] = &[
     (&[EpochOnce], joining, 723, 1500),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
-    (&[Narrow, Unflushed], turning, 20, 200),
-    (&[Narrow, TurnsUnwaited], turning, 30, 200),
+    (&[Narrow, Unflushed], turning, 736, 1000),
+    (&[Narrow, TurnsUnwaited], turning, 129, 200),
 ];
 
 const SWEEPS: &[Case] = &[
