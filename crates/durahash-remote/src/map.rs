@@ -45,8 +45,13 @@ use crate::sep::{Change, Core, Options, Position, Report, Stats, is_damage};
 /// memory until it leaves, as an idle client does.
 /// The same holds after [`NodeLost`](durahash_media::ErrorKind::NodeLost).
 ///
-/// **Full nodes.** Deletes and merges need memory, too, and none is reserved for them: when all nodes are full,
-/// only a [sweep](Self::sweep) may find memory.
+/// **Memory of other clients.** A client gives what it has in excess to the others, and all of it when it is
+/// [closed](Self::close). What dead clients leaked is found by [sweeps](Self::sweep), which clients begin by themselves when
+/// it is an eighth of what is in use, and which hold up no operation. Clients do all that when they tick: run
+/// [`service`](Self::service).
+///
+/// **Full nodes.** Deletes and merges need memory, too, and none is reserved for them. When all nodes are full, an operation
+/// waits where a sweep may find memory, and then fails with [`Full`](durahash_media::ErrorKind::Full).
 ///
 /// **Idle clients.** Memory that other clients unlink is free only after every client has acknowledged a newer epoch.
 /// Operations acknowledge it, and so does [`service`](Self::service), which should run as a
@@ -265,7 +270,8 @@ impl<F: Fabric> RemoteMap<F> {
         Pages { map: self.clone(), cursor: Cursor::START }
     }
 
-    /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
+    /// Sends a heartbeat, advances the epoch if possible, frees memory that waited for it, takes a step of a sweep if one is
+    /// due, and gives memory in excess to the other clients.
     ///
     /// # Errors
     /// [`Evicted`](durahash_media::ErrorKind::Evicted) and others of the fabric.
@@ -288,14 +294,14 @@ impl<F: Fabric> RemoteMap<F> {
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
             let before = self.counts();
             self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
-            times = if self.counts() == before { idle.min(2 * times) } else { 1 };
+            let is_idle = self.counts() == before && !self.0.sweeps();
+            times = if is_idle { idle.min(2 * times) } else { 1 };
             self.0.tick().await?;
         }
         Ok(())
     }
 
-    /// Gives up this client's row, so that no client waits for it. Its unused memory is leaked until a
-    /// [sweep](Self::sweep). From then on operations of other clones fail with
+    /// Gives this client's memory to the others, and then its row, so that no client waits for it. From then on operations of other clones fail with
     /// [`Closed`](durahash_media::ErrorKind::Closed).
     ///
     /// # Errors
@@ -313,13 +319,13 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.check().await
     }
 
-    /// Reclaims the memory that dead clients leaked, for this client, and returns how many bytes there were.
-    /// This must be the only client.
+    /// Finds the memory that dead clients leaked, while other clients and operations go on, and returns how many bytes were
+    /// free when it ended, those that clients had before included. Clients sweep by themselves; this is for one that does not
+    /// want to wait until it is worth it.
     ///
     /// # Errors
-    /// [`Locked`](durahash_media::ErrorKind::Locked) when there are other clients, or operations
-    /// under way, which includes futures that were dropped while they wrote. Operations that begin
-    /// meanwhile get the same error. Else as [`check`](Self::check).
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt); [`Io`](durahash_media::ErrorKind::Io), timed out, when a live client
+    /// that does not tick, or the dropped future of a write, holds the epoch back; those of the fabric.
     pub async fn sweep(&self) -> Result<u64> {
         self.0.sweep().await
     }

@@ -100,6 +100,12 @@ faults! {
     Unflushed,
     /// Generations turn without waiting for epochs.
     TurnsUnwaited,
+    /// A client that knows a claim keeps what it retires in the windows.
+    RetiredUnfiltered,
+    /// Or what it finds there in a bag.
+    BagUnfiltered,
+    /// The walk begins with the claim.
+    ClaimUnwaited,
     /// The lease is not looked at before a batch is posted.
     LeaseBefore,
     /// Nor after it is done.

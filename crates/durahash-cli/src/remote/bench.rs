@@ -1,6 +1,5 @@
 //! `remote bench`: how fast an index in the memory of nodes is, for threads that wait for each operation.
 
-use durahash::ErrorKind;
 use durahash_bench::driver::{self, Table, Timed};
 use durahash_bench::workload::{Workload, Workloads};
 use durahash_bench::{About, Config, Error, Medium, Recorder};
@@ -45,11 +44,8 @@ pub(super) fn bench<M: Memory>(
         let message = format!("{}: the index has entries; measure in an empty one", index.name());
         return Err(Failure::new(Exit::Usage, message));
     }
-    // Frees memory that earlier runs left. Where there are other clients, it stays theirs.
-    match index.map().sweep() {
-        Err(e) if !matches!(e.kind(), ErrorKind::Locked) => return Err(index.failed(&e)),
-        _ => {}
-    }
+    // Finds memory that clients left when they died.
+    index.map().sweep().map_err(|e| index.failed(&e))?;
     let workloads = Workloads::new(config.keys, config.seed);
     let rounds = args.threads.len() as u64 * (u64::from(config.repeats) + 1);
     let mut progress = Parts::default();

@@ -25,8 +25,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_FOR_OTHERS: Duration = Duration::from_millis(500);
 /// Deepest directory of a new index, unless the memory is small: then an eighth of it at most.
 const DEPTH_MAX: u32 = 20;
-/// Bytes that a client takes from a node at once, of which the rest is of no use to anybody when it
-/// ends, until a client that is alone looks for it.
+/// Bytes that a client takes from a node at once. The rest goes to other clients when it ends.
 const LITTLE_BYTES: u64 = 4 << 10;
 const MUCH_BYTES: u64 = 256 << 10;
 
@@ -132,18 +131,15 @@ impl<M: Memory> Index<M> {
         }
     }
 
-    /// Does `f`, and once more where memory was short and some was found that dead clients had.
+    /// Does `f`, and once more where memory was short and a sweep has found some.
     fn with_space<T>(&self, f: impl Fn() -> Result<T>) -> Result<T> {
         let full = match f() {
             Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => e,
             done => return done,
         };
-        match self.outstay("memory is short", || self.map.sweep()) {
-            Ok(0) => Err(full),
-            Ok(_) => f(),
-            // Others use it, too: nobody can tell what they have.
-            Err(e) if matches!(e.kind(), ErrorKind::Locked) => Err(full),
-            Err(e) => Err(e),
+        match self.map.sweep()? {
+            0 => Err(full),
+            _ => f(),
         }
     }
 }
@@ -252,10 +248,9 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
             "node {} does not answer; operations under way may or may not have taken effect",
             address(*node)
         ),
-        ErrorKind::Full { wanted_bytes, limit } => format!(
-            "{nodes}: no space for {wanted_bytes} more bytes: {limit}; run a command while no other \
-             client is connected: it reclaims the memory of ended clients"
-        ),
+        ErrorKind::Full { wanted_bytes, limit } => {
+            format!("{nodes}: no space for {wanted_bytes} more bytes: {limit}")
+        }
         ErrorKind::Locked => {
             format!("{nodes}: other clients are changing the index; try again when they have left")
         }

@@ -53,6 +53,8 @@ fn as_json<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> Value 
         "bytes_per_entry": { "index": index_bytes, "medium": medium_bytes },
         "memory_bytes": index.bytes(),
         "taken_bytes": report.taken_bytes,
+        "shelf_bytes": report.shelf_bytes,
+        "held_bytes": report.held_bytes,
         "unaccounted_bytes": report.unaccounted_bytes,
         "nodes": index.addresses(),
         "clients": clients,
@@ -73,9 +75,10 @@ fn as_text<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> String
     row("load factor", format!("{:.3}", ratio(report.entries, report.capacity)));
     let [index_bytes, medium_bytes] = bytes_per_entry(report);
     row("bytes per entry", format!("{medium_bytes:.1}, {index_bytes:.1} of them in the index"));
-    row("memory", format!("{} ({} taken)", human(index.bytes()), human(report.taken_bytes)));
+    let [taken, shelf] = [report.taken_bytes, report.shelf_bytes].map(human);
+    row("memory", format!("{} ({taken} taken, {shelf} of them free)", human(index.bytes())));
     let unaccounted = human(report.unaccounted_bytes);
-    row("unaccounted", format!("{unaccounted}: other clients have it, or had it when they ended"));
+    row("unaccounted", format!("{unaccounted}: other clients have it, or had it when they died"));
     row("clients", clients.to_string());
     row("global depth", report.depth.to_string());
     let full = report.at_max_depth;

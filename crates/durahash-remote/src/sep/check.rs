@@ -1,26 +1,23 @@
-//! Walks over the whole index: `check`, the exclusive sweep, figures, iteration.
-//!
-//! A walk goes by the bits of the suffix, lowest first, as splits do: the segment of position `p` is
-//! the one whose suffix is `p` with its bits reversed, and the next position is where that segment's
-//! hashes end. So every hash is in exactly one segment of a walk, even if segments split meanwhile.
+//! Walks over the whole index: `check`, figures, iteration, and what a sweep (`reclaim.rs`) visits.
 
 use std::collections::{HashSet, VecDeque};
 
 use durahash_media::{Error, ErrorKind, Result};
 
-use crate::fabric::{Addr, Batch, Fabric};
+use crate::fabric::{Addr, Fabric};
 use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::epoch::Op;
 use super::grow::Segment;
 use super::layout::{
-    BUMP_OFF, Item, Kv, MAIN_FIRST_READ, ROOT, Ref, Suffix, UNIT, WordA, counts_of, dep, fp, fp2,
-    main_bytes, suffix, usable_bytes,
+    BUMP_OFF, Item, Kv, MAIN_FIRST_READ, ROOT, Ref, SHELF, Suffix, UNIT, WordA, counts_of, dep, fp,
+    fp2, main_bytes, suffix, usable_bytes,
 };
 use super::look::Scope;
-use super::space::block_bytes;
+use super::space::{BAG_BYTES, block_bytes};
 use super::verbs::Post;
+use super::walk::Position;
 
 /// The result of [`check`](crate::RemoteMap::check).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +45,9 @@ pub struct Report {
     pub taken_bytes: u64,
     /// Those of them that are free for this client, or wait for their epoch.
     pub held_bytes: u64,
-    /// Those of them that belong neither to the index nor to this client: to other clients, live or dead.
+    /// Those of them that are free for any client: that lie on the shelf.
+    pub shelf_bytes: u64,
+    /// Those of them that are none of these: free for other clients that live, or leaked by dead ones.
     pub unaccounted_bytes: u64,
 }
 
@@ -71,27 +70,6 @@ pub(crate) fn is_damage(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
-/// A position of a walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position(u64);
-
-impl Position {
-    pub(crate) const START: Position = Position(0);
-
-    fn hash(self) -> u64 {
-        self.0.reverse_bits()
-    }
-
-    /// The position behind a segment.
-    fn after(self, a: WordA, place: Suffix) -> Option<Position> {
-        let from = place.bits.reverse_bits();
-        if a.depth() == 0 {
-            return None;
-        }
-        from.checked_add(1 << (64 - a.depth())).map(Position)
-    }
-}
-
 impl<F: Fabric> Core<F> {
     /// A snapshot of the segment at `at`.
     async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Segment> {
@@ -103,10 +81,41 @@ impl<F: Fabric> Core<F> {
         }
     }
 
+    /// The same of a walk that must not miss a segment, and the next position.
+    pub(super) async fn visit_at(
+        &self,
+        op: &Op<'_, F>,
+        at: Position,
+    ) -> Result<(Segment, Option<Position>)> {
+        let segment = self.visit(op, at).await?;
+        let (a, place) = (segment.a, segment.suffix);
+        // SEP-1
+        if !at.is_of(place) || a.depth() > self.geometry.max_depth {
+            let off = segment.cur.addr().off();
+            return Err(Error::corrupt("a segment whose suffix does not match its place", off));
+        }
+        Ok((segment, at.after(a, place)))
+    }
+
+    /// The MainSegment of the upper half of a split that was not committed, and its length. Its entries are
+    /// those of the segment.
+    pub(super) async fn pending(
+        &self,
+        op: &Op<'_, F>,
+        segment: &Segment,
+    ) -> Result<Option<(Ref, u32)>> {
+        if segment.pending.is_none() || planted(Fault::PendingOverlooked) {
+            return Ok(None);
+        }
+        let main = WordA(op.read_word(segment.pending.addr()).await?).main();
+        let first = op.read(main.addr(), MAIN_FIRST_READ).await?;
+        Ok(Some((main, self.main_header(op, main, &first).await?.len)))
+    }
+
     /// The keys and values of the segment at `at`, and the next position. The page lists damaged blocks; an error
     /// is damage of the segment itself, behind which the walk cannot continue.
     pub(crate) async fn page(&self, at: Position) -> Result<Page> {
-        self.upkeep().await?;
+        self.upkeep(false).await?;
         let op = Op::new(self);
         let seen = self.visit(&op, at).await?;
         let mut page = Page {
@@ -162,12 +171,7 @@ impl<F: Fabric> Core<F> {
 
     /// Verifies the numbered invariants. No other client may write meanwhile.
     pub(crate) async fn check(&self) -> Result<Report> {
-        let (report, _) = self.survey(&Op::new(self)).await?;
-        Ok(report)
-    }
-
-    /// Verifies the index, and returns all ranges that it uses.
-    async fn survey(&self, op: &Op<'_, F>) -> Result<(Report, Vec<(Addr, u64)>)> {
+        let op = &Op::new(self);
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;
         }
@@ -176,18 +180,13 @@ impl<F: Fabric> Core<F> {
         let mut seen = HashSet::new();
         let mut at = Some(Position::START);
         while let Some(position) = at {
-            let segment = self.visit(op, position).await?;
-            let off = segment.cur.addr().off();
-            let (a, place) = (segment.a, segment.suffix);
-            // SEP-1
-            if place.bits.reverse_bits() != position.0 || a.depth() > self.geometry.max_depth {
-                return Err(Error::corrupt("a segment whose suffix does not match its place", off));
-            }
+            let (segment, next) = self.visit_at(op, position).await?;
             if !seen.insert(segment.cur) {
+                let off = segment.cur.addr().off();
                 return Err(Error::corrupt("a segment in two places", off));
             }
             self.check_segment(op, &segment, &mut report, &mut used).await?;
-            at = position.after(a, place);
+            at = next;
         }
         self.check_directory(op, &seen, &mut report).await?;
         // SEP-6
@@ -202,9 +201,10 @@ impl<F: Fabric> Core<F> {
             report.taken_bytes += bump - first;
             bumps.push(bump);
         }
-        let held = self.space.borrow().ranges();
-        report.held_bytes = held.iter().map(|range| range.1).sum();
-        let mut all: Vec<_> = used.iter().chain(&held).copied().collect();
+        let (held, shelf) = self.free_ranges(op).await?;
+        let sum = |ranges: &[(Addr, u64)]| ranges.iter().map(|range| range.1).sum();
+        (report.held_bytes, report.shelf_bytes) = (sum(&held), sum(&shelf));
+        let mut all: Vec<_> = [used, held, shelf].concat();
         all.sort_unstable();
         let mut before = Addr::new(0, 0);
         for &(from, bytes) in &all {
@@ -218,7 +218,7 @@ impl<F: Fabric> Core<F> {
         }
         let accounted = all.iter().map(|range| range.1).sum::<u64>();
         report.unaccounted_bytes = report.taken_bytes - accounted;
-        Ok((report, used))
+        Ok(report)
     }
 
     async fn check_segment(
@@ -228,7 +228,7 @@ impl<F: Fabric> Core<F> {
         report: &mut Report,
         used: &mut Vec<(Addr, u64)>,
     ) -> Result<()> {
-        let Segment { cur, a, suffix: place, pending, header, frozen, .. } = segment;
+        let Segment { cur, a, suffix: place, header, frozen, .. } = segment;
         let depth = a.depth();
         // SEP-3
         let sorted = frozen.main.is_sorted_by_key(|item| item.entry.fp());
@@ -281,14 +281,10 @@ impl<F: Fabric> Core<F> {
         let cur_size = block_bytes(self.geometry.cur_bytes());
         used.push((a.main().addr(), main_size));
         used.push((cur.addr(), cur_size));
-        if !pending.is_none() && !planted(Fault::PendingOverlooked) {
-            // Its entries are those of this segment.
-            let main = WordA(op.read_word(pending.addr()).await?).main();
-            let first = op.read(main.addr(), MAIN_FIRST_READ).await?;
-            let len = self.main_header(op, main, &first).await?.len as usize;
-            used.push((pending.addr(), cur_size));
-            used.push((main.addr(), block_bytes(main_bytes(len))));
-            report.index_bytes += cur_size + block_bytes(main_bytes(len));
+        if let Some((main, len)) = self.pending(op, segment).await? {
+            used.push((segment.pending.addr(), cur_size));
+            used.push((main.addr(), block_bytes(main_bytes(len as usize))));
+            report.index_bytes += cur_size + block_bytes(main_bytes(len as usize));
         }
         report.segments += 1;
         report.entries += list.len() as u64;
@@ -297,6 +293,21 @@ impl<F: Fabric> Core<F> {
         report.index_bytes += main_size + cur_size;
         report.capacity += u64::from(self.geometry.cur) + u64::from(header.len);
         Ok(())
+    }
+
+    /// Free memory of this client, and on the shelf.
+    async fn free_ranges(&self, op: &Op<'_, F>) -> Result<(Vec<(Addr, u64)>, Vec<(Addr, u64)>)> {
+        // No tick moves some from one to the other meanwhile.
+        let _still = self.still().await;
+        let mut shelf = Vec::new();
+        let mut at = Ref::from_word(op.read_word(SHELF).await?);
+        while !at.is_none() {
+            let (bag, next) = self.read_bag(op, at).await?;
+            shelf.push((at.addr(), BAG_BYTES));
+            shelf.extend(bag.extents.iter().map(|&(at, bytes)| (at.addr(), bytes)));
+            at = next;
+        }
+        Ok((self.space.borrow().ranges(), shelf))
     }
 
     /// SEP-5: each cell names a segment of the index, from which the hashes of the cell are found.
@@ -330,46 +341,5 @@ impl<F: Fabric> Core<F> {
             }
         }
         Ok(())
-    }
-
-    /// Reclaims all leaked memory, for this client. It must be the only one.
-    pub(crate) async fn sweep(&self) -> Result<u64> {
-        let op = Op::exclusive(self)?;
-        // Before the walk: chunks that another client takes meanwhile lie behind.
-        let mut batch = Batch::new();
-        for node in 0..self.geometry.nodes {
-            batch.read(Addr::new(node, BUMP_OFF), 8);
-        }
-        let taken = op.send(batch.clone()).await?;
-        if !self.others().await?.is_empty() {
-            return Err(ErrorKind::Locked.into());
-        }
-        let surveyed = self.survey(&op).await;
-        // A client that came meanwhile, and may have left again, could have looked like damage.
-        let now = op.send(batch).await?;
-        let is_alone =
-            (0..usize::from(self.geometry.nodes)).all(|node| now.word(node) == taken.word(node));
-        if !is_alone || !self.others().await?.is_empty() {
-            return Err(ErrorKind::Locked.into());
-        }
-        let (report, mut used) = surveyed?;
-        used.sort_unstable();
-        let mut gaps = Vec::new();
-        for node in 0..self.geometry.nodes {
-            let end = taken.word(usize::from(node)).min(usable_bytes(&self.fabric, node));
-            let end = Addr::new(node, end);
-            let mut from = Addr::new(node, self.geometry.first_chunk(node));
-            let of_node = used.iter().filter(|(at, _)| at.node() == node && *at < end);
-            for &(at, bytes) in of_node.chain(&[(end, 0)]) {
-                gaps.push((from, at.off() - from.off()));
-                from = at.add(bytes);
-            }
-        }
-        let mut space = self.space.borrow_mut();
-        space.clear();
-        for (from, bytes) in gaps {
-            space.put(Ref::new(from), bytes);
-        }
-        Ok(report.unaccounted_bytes)
     }
 }

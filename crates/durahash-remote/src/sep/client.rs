@@ -7,7 +7,8 @@ use durahash_media::hash::ByteHash;
 use crate::fabric::Fabric;
 
 use super::cache::Cache;
-use super::layout::Geometry;
+use super::claim::Reclaim;
+use super::layout::{Geometry, Ref};
 use super::options::Options;
 use super::space::Space;
 use super::tags::Epochs;
@@ -21,17 +22,20 @@ pub(crate) struct Core<F: Fabric> {
     pub(super) cache: RefCell<Cache>,
     pub(super) space: RefCell<Space>,
     pub(super) epochs: RefCell<Epochs>,
+    pub(super) reclaim: RefCell<Reclaim>,
     pub(super) stats: RefCell<Stats>,
     /// The depth of the directory, or less.
     pub(super) global_depth: Cell<u32>,
     /// Nodes of which all chunks are taken.
     pub(super) exhausted: Vec<Cell<bool>>,
+    /// The first bag of the shelf, as this client saw it last: whether it is worth a look.
+    pub(super) shelf: Cell<Ref>,
+    /// A coroutine takes memory from a node, or from the shelf.
+    pub(super) taking: Cell<bool>,
     /// The last allocation failed.
     pub(super) short: Cell<bool>,
     /// The client has left.
     pub(super) closed: Cell<bool>,
-    /// An operation runs alone.
-    pub(super) excluded: Cell<bool>,
 }
 
 /// Counts of a client's work, and sizes of its cache.
@@ -62,6 +66,10 @@ pub struct Stats {
     pub merge_failures: u64,
     /// Clients evicted.
     pub evictions: u64,
+    /// Sweeps that this client has finished.
+    pub sweeps: u64,
+    /// Sweeps that it gave up: it met damage, or the epoch stood still.
+    pub sweep_failures: u64,
     /// Bytes of KV blocks that are kept because their publication has an unknown outcome.
     pub doubtful_bytes: u64,
     /// Cached segments.

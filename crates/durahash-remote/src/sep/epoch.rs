@@ -11,11 +11,15 @@
 //! | Step of a tick | Then |
 //! |---|---|
 //! | read global epoch | awaited |
+//! | heed a sweep | `reclaim.rs` |
 //! | flush all nodes | awaited: the unsignaled writes of operations with older tags have landed |
 //! | own row: swap to the lowest tag, or the global epoch | awaited |
 //! | read client table | awaited; after the epoch, so that no row is missed that began under an earlier one |
 //! | global epoch: swap to e + 1, if all live rows show e | |
 //! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
+//! | a step of a sweep, and memory in excess to the shelf | `reclaim.rs`, `shelf.rs` |
+//!
+//! A client that leaves gives its memory to the shelf, then frees its row.
 
 use std::cell::RefCell;
 
@@ -39,40 +43,32 @@ const LEAVES: u32 = 10_000;
 /// An operation under way. Blocks that it has seen linked are not reused while it lives.
 pub(super) struct Op<'a, F: Fabric> {
     core: &'a Core<F>,
-    /// It runs alone, and all others are refused.
-    excludes: bool,
+    /// It is of a tick, or of the leaving itself: it goes on when the client leaves, which waits for it.
+    tends: bool,
     pub(super) tag: u64,
 }
 
 impl<F: Fabric> Drop for Op<'_, F> {
     fn drop(&mut self) {
         self.core.epochs.borrow_mut().leave(self.tag);
-        if self.excludes {
-            self.core.excluded.set(false);
-        }
     }
 }
 
 impl<'a, F: Fabric> Op<'a, F> {
     pub(super) fn new(core: &'a Core<F>) -> Self {
         let tag = core.epochs.borrow_mut().enter();
-        Op { core, excludes: false, tag }
+        Op { core, tends: false, tag }
     }
 
-    /// Creates an operation that runs alone: all others of this client fail until it is dropped.
-    ///
-    /// # Errors
-    /// [`Locked`](ErrorKind::Locked) when operations are under way.
-    pub(super) fn exclusive(core: &'a Core<F>) -> Result<Self> {
-        if core.excluded.get() || !core.epochs.borrow().is_idle() {
-            return Err(ErrorKind::Locked.into());
-        }
-        core.excluded.set(true);
-        let tag = core.epochs.borrow_mut().enter();
-        Ok(Op { core, excludes: true, tag })
+    /// An operation of a tick, or of a client that leaves.
+    pub(super) fn tending(core: &'a Core<F>) -> Self {
+        let mut op = Op::new(core);
+        op.tends = true;
+        op
     }
 
-    /// Waits without holding an epoch: the caller must not use results of earlier reads.
+    /// Waits without holding an epoch: the caller must not use results of earlier reads, and holds no block, which
+    /// a sweep could take for free.
     pub(super) async fn wait(&mut self, ns: u64) {
         if planted(Fault::WaitsHolding) {
             self.core.fabric.sleep_ns(ns).await;
@@ -88,12 +84,9 @@ impl<'a, F: Fabric> Op<'a, F> {
         self.tag = epochs.enter();
     }
 
-    /// Fails if another operation runs alone, or the client has left.
+    /// Fails if the client has left.
     pub(super) fn admitted(&self) -> Result<()> {
-        if self.core.excluded.get() && !self.excludes {
-            return Err(ErrorKind::Locked.into());
-        }
-        if self.core.closed.get() {
+        if self.core.closed.get() && !self.tends {
             return Err(ErrorKind::Closed.into());
         }
         Ok(())
@@ -123,7 +116,7 @@ impl<F: Fabric> Post for Op<'_, F> {
 
 impl<F: Fabric> Core<F> {
     /// Makes sure that a heartbeat was posted within the last `1/part` of the lease and arrived.
-    async fn within_lease(&self, part: u64) -> Result<()> {
+    pub(super) async fn within_lease(&self, part: u64) -> Result<()> {
         let Some(lease_ns) = self.fabric.lease_ns() else { return Ok(()) };
         if planted(Fault::LeaseBefore) && part == 2 || planted(Fault::LeaseAfter) && part == 1 {
             return Ok(());
@@ -170,13 +163,25 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
+    /// Sends a heartbeat, advances the epoch if possible, frees memory that waited for it, takes a step of a sweep, and
+    /// gives memory in excess to other clients.
     pub(crate) async fn tick(&self) -> Result<()> {
+        self.beat(true).await
+    }
+
+    /// The same, and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
+    pub(super) async fn beat(&self, gives: bool) -> Result<()> {
         if self.closed.get() || self.epochs.borrow().ticking {
             return Ok(());
         }
         let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking);
         let global = epoch_of(self.fabric.read_word(EPOCH).await?)?;
+        let Some(told) = self.listen().await? else {
+            // Another tick acknowledges this epoch.
+            self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
+            return Ok(());
+        };
+        self.heed(told);
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(global);
@@ -201,9 +206,18 @@ impl<F: Fabric> Core<F> {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(found.max(global + 1));
         }
+        self.tend(global, &rows, gives).await?;
         self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
         drop(guard);
         Ok(())
+    }
+
+    /// Keeps ticks of this client away until what is returned is dropped.
+    pub(super) async fn still(&self) -> FlagGuard<'_> {
+        while self.epochs.borrow().ticking {
+            self.fabric.sleep_ns(1000).await;
+        }
+        FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking)
     }
 
     /// Nanoseconds that an operation waits for the epoch: enough for the eviction of a dead client.
@@ -251,14 +265,17 @@ impl<F: Fabric> Core<F> {
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
                 let marked = self.mark_dead(row, idx).await?;
-                self.stats.borrow_mut().evictions += u64::from(marked);
+                if marked {
+                    self.stats.borrow_mut().evictions += 1;
+                    self.space.borrow_mut().owed_bytes += self.death_bytes();
+                }
             }
         }
         Ok(ready)
     }
 
-    /// Frees this client's row. If verbs of dropped futures may be under way, the row stays for the
-    /// other clients to evict.
+    /// Gives this client's memory to the others, and frees its row. If verbs of dropped futures may be under way, the
+    /// row stays for the other clients to evict.
     pub(crate) async fn leave(&self) -> Result<()> {
         self.closed.set(true);
         while self.epochs.borrow().ticking {
@@ -274,6 +291,12 @@ impl<F: Fabric> Core<F> {
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;
         }
+        self.stop_sweep().await?;
+        let op = Op::tending(self);
+        self.give_back(&op).await?;
+        drop(op);
+        self.settle().await?;
+        self.repay().await?;
         if self.epochs.borrow().is_idle() {
             let epoch = self.epochs.borrow().row.epoch();
             self.swap_row(epoch, RowState::Free).await?;
@@ -297,25 +320,9 @@ impl<F: Fabric> Core<F> {
         Ok(self.fabric.swap_word(self.geometry.row(idx), row.0, dead.0).await? == row.0)
     }
 
-    /// Rows that are live, apart from this client's.
-    pub(super) async fn others(&self) -> Result<Vec<u32>> {
-        let mut live = Vec::new();
-        for (row, idx) in self.rows(self.geometry.rows).await?.into_iter().zip(0..) {
-            if idx == self.fabric.row() || row.state() != RowState::Live {
-                continue;
-            }
-            let dead = self.fabric.lease_ns().is_none() && self.fabric.evict(idx).await?;
-            if dead {
-                self.mark_dead(row, idx).await?;
-            } else {
-                live.push(idx);
-            }
-        }
-        Ok(live)
-    }
-
-    /// Registers this client in the row that the fabric gave it. Awaited before anything else is read.
-    pub(super) async fn register(fabric: &F, geometry: &Geometry) -> Result<Epochs> {
+    /// Registers this client in the row that the fabric gave it, and returns whether its previous client died and is
+    /// not marked as dead. Awaited before anything else is read.
+    pub(super) async fn register(fabric: &F, geometry: &Geometry) -> Result<(Epochs, bool)> {
         let row = fabric.row();
         if row >= geometry.rows {
             let what = "the client table of the index is smaller than that of the fabric, and this client's row is beyond it";
@@ -334,14 +341,15 @@ impl<F: Fabric> Core<F> {
                 // at most once.
                 let latest = epoch_of(fabric.read_word(EPOCH).await?)?;
                 let latest = if planted(Fault::EpochOnce) { new.epoch() } else { latest };
-                return Ok(Epochs { latest, ..Epochs::new(new, posted_ns) });
+                let epochs = Epochs { latest, ..Epochs::new(new, posted_ns) };
+                return Ok((epochs, old.state() == RowState::Live));
             }
         }
     }
 }
 
 /// Sets a flag of the epochs until it is dropped.
-struct FlagGuard<'a>(&'a RefCell<Epochs>, fn(&mut Epochs) -> &mut bool);
+pub(super) struct FlagGuard<'a>(&'a RefCell<Epochs>, fn(&mut Epochs) -> &mut bool);
 
 impl<'a> FlagGuard<'a> {
     fn set(epochs: &'a RefCell<Epochs>, flag: fn(&mut Epochs) -> &mut bool) -> Self {

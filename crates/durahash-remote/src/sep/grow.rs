@@ -22,6 +22,7 @@
 //! The merger writes the hints that are missing, so every generation ends with all of them. A hint
 //! of another generation counts as unknown, and one of the generation is true.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use durahash_media::{Error, Limit, Result};
@@ -82,7 +83,7 @@ impl<F: Fabric> Core<F> {
                 // An operation may be under way since the last such generation. The wait holds no epoch.
                 self.stats.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
-                self.tick().await?;
+                self.beat(false).await?;
                 if self.fabric.now_ns() - began_ns >= self.patience_ns() {
                     return Err(self.held_back());
                 }
@@ -404,25 +405,52 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// Allocates a block for `bytes`, on the node whose turn it is, or on any that has room.
+    /// Allocates a block for `bytes`, on the node whose turn it is, or on any that has room: of this client's memory, else
+    /// from the shelf, else of a new chunk.
     pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
         let bytes = block_bytes(bytes);
         let first = self.space.borrow_mut().turn();
-        for i in 0..self.geometry.nodes {
-            let node = (first + i) % self.geometry.nodes;
-            if let Some(block) = self.space.borrow_mut().take_or_recycle(node, bytes) {
+        let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
+        if let Some(block) = own(first) {
+            return Ok(block);
+        }
+        // One coroutine takes memory, and the others take of it.
+        while self.taking.replace(true) {
+            self.fabric.sleep_ns(1000).await;
+            if let Some(block) = own(first) {
                 return Ok(block);
             }
-            if self.take_chunk(op, node, bytes).await?
-                && let Some(block) = self.space.borrow_mut().take(node, bytes)
-            {
+        }
+        let _taking = Taking(&self.taking);
+        if let Some(block) = self.pop(op, || own(first)).await? {
+            return Ok(block);
+        }
+        for i in 0..self.geometry.nodes {
+            let node = (first + i) % self.geometry.nodes;
+            if let Some(block) = own(node) {
                 return Ok(block);
+            }
+            // A chunk of before a sweep may lie in its window.
+            while self.take_chunk(op, node, bytes).await? {
+                if let Some(block) = self.space.borrow_mut().take(node, bytes) {
+                    return Ok(block);
+                }
             }
         }
         let block = self.space.borrow_mut().take_larger(bytes);
         // The blocks that wait for their epoch are needed.
         self.short.set(block.is_none());
         block.ok_or_else(|| Error::full(bytes, Limit::Nodes))
+    }
+
+    /// Takes a chunk of any node that has one.
+    pub(super) async fn take_any_chunk(&self, op: &Op<'_, F>, block_bytes: u64) -> Result<bool> {
+        for node in 0..self.geometry.nodes {
+            if self.take_chunk(op, node, block_bytes).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Takes a chunk of `node` for a block of `block_bytes`, and returns whether there was one.
@@ -445,6 +473,15 @@ impl<F: Fabric> Core<F> {
         }
         self.exhausted[usize::from(node)].set(got < bytes);
         Ok(got >= block_bytes)
+    }
+}
+
+/// Ends the taking of memory.
+struct Taking<'a>(&'a Cell<bool>);
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -3,10 +3,17 @@
 //! ```text
 //! node 0                                      every other node
 //! 0     header: magic, version, geometry,     0     header
-//!       seed, id                              64    bump word
+//!       seed, id                              64    bump word, window
 //! 64    bump word: first byte never carved    512   chunks
+//! 72    window of a sweep: its first byte
+//! 80    and the first one behind it
 //! 128   global depth
 //! 192   global epoch
+//! 256   sweep: phase, row, incarnation, turn
+//! 264   shelf: the first bag
+//! 272   bytes leaked since the index was made
+//! 280   those when the last sweep began
+//! 288   bytes in use then
 //! 512   client table: one word per row
 //! ...   directory: 2^max_depth cells
 //! ...   chunks
@@ -37,11 +44,18 @@ pub(super) const UNIT: u64 = 64;
 /// Bytes of the first read of a KV block whose entry does not tell its length.
 pub(super) const FIRST_READ: usize = 7 * UNIT as usize;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DURASEP\0");
-/// 2: counts of MainSegments have 2 bytes, and blocks other sizes.
-pub(super) const VERSION: u64 = 2;
+/// 3: the shelf and the words of sweeps.
+pub(super) const VERSION: u64 = 3;
 pub(super) const BUMP_OFF: u64 = 64;
+/// Two words: the window of a sweep.
+pub(super) const WINDOW_OFF: u64 = 72;
 pub(super) const ROOT: Addr = Addr::new(0, 128);
 pub(super) const EPOCH: Addr = Addr::new(0, 192);
+/// Words of sweeps, and of the shelf.
+pub(super) const SWEEP: Addr = Addr::new(0, 256);
+pub(super) const SHELF: Addr = Addr::new(0, 264);
+pub(super) const LEAKED: Addr = Addr::new(0, 272);
+pub(super) const SWEPT: Addr = Addr::new(0, 280);
 const TABLE_OFF: u64 = 512;
 pub(super) const HEADER_BYTES: usize = 56;
 pub(super) const FPS: usize = 256;
@@ -56,7 +70,7 @@ pub const LIMIT_BYTES: usize = 1 << 20;
 const REF_BITS: u32 = 42;
 const NODE_SHIFT: u32 = 34;
 
-const fn field(word: u64, at: u32, bits: u32) -> u64 {
+pub(super) const fn field(word: u64, at: u32, bits: u32) -> u64 {
     word >> at & ((1 << bits) - 1)
 }
 

@@ -29,19 +29,20 @@
 //!   one in its MainSegment, has its value.
 //! - **SEP-5** Every cell of the directory below the global depth names an ancestor of its hashes'
 //!   segment, or that itself.
-//! - **SEP-6** No two blocks of the index, or of this client, overlap, and all lie in chunks that were
-//!   taken.
+//! - **SEP-6** No two blocks of the index, of this client, or on the shelf, overlap, and all lie in chunks that
+//!   were taken.
 //!
 //! # Commit steps
 //! Tables list them by batch: operations on a key in `write.rs`, their reads in `look.rs`; merge,
-//! split and doubling in `grow.rs`; ticks in `epoch.rs`; creation in `open.rs`. One swap commits each
+//! split and doubling in `grow.rs`; ticks in `epoch.rs`; creation in `open.rs`; free memory that goes from client to
+//! client in `shelf.rs`; sweeps in `reclaim.rs`. One swap commits each
 //! of them: of an entry of its CurSegment, or of its word A.
 //!
 //! # Recovery
 //! None is needed: unfinished work of a dead client is private, or the next client finishes it.
 //! A death leaks memory: the unused part of the client's chunks, its free and its waiting
-//! blocks, and blocks that its operations had just allocated or unlinked. `check` reports how much; `sweep`
-//! (`check.rs`), by a client that is alone, reclaims it.
+//! blocks, and blocks that its operations had just allocated or unlinked. A sweep by any client finds it, while all
+//! others work.
 //!
 //! # Concurrency
 //! Coroutines of a client share its cache; the results of a batch are compared with a snapshot of the cache from when it
@@ -77,8 +78,10 @@ mod verbs;
 mod fold;
 mod fptable;
 mod space;
+mod walk;
 
 mod cache;
+mod claim;
 mod tags;
 
 mod client;
@@ -90,12 +93,15 @@ mod look;
 mod check;
 mod grow;
 mod open;
+mod reclaim;
+mod shelf;
 mod write;
 
 pub use check::Report;
-pub(crate) use check::{Position, is_damage};
+pub(crate) use check::is_damage;
 pub(crate) use client::Core;
 pub use client::Stats;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
+pub(crate) use walk::Position;
 pub use write::Change;

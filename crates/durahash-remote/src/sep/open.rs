@@ -14,6 +14,7 @@ use durahash_media::{Error, ErrorKind, Limit, Result};
 use crate::fabric::{Addr, Batch, Fabric};
 
 use super::cache::{Cache, Directory};
+use super::claim::Reclaim;
 use super::layout::{
     BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, WordA, cell,
     cur_segment, main_segment, usable_bytes,
@@ -111,7 +112,7 @@ impl<F: Fabric> Core<F> {
                 .into());
             }
         }
-        let epochs = Self::register(&fabric, &geometry).await?;
+        let (epochs, is_after_death) = Self::register(&fabric, &geometry).await?;
         let depth = fabric.read_word(ROOT).await?;
         if depth > geometry.max_depth.into() {
             return Err(Error::corrupt("the depth of the directory", ROOT.off()));
@@ -127,21 +128,31 @@ impl<F: Fabric> Core<F> {
         let directory = Directory::new(depth, cells).ok_or_else(|| {
             Error::corrupt("the first directory cell", geometry.directory(0).off())
         })?;
-        Ok(Core {
+        let core = Core {
             geometry,
             options,
             hash: ByteHash::new(seed),
             cache: RefCell::new(Cache::new(directory, options.without)),
             space: RefCell::new(Space::new(geometry.nodes)),
+            reclaim: RefCell::new(Reclaim::from(epochs.latest)),
             epochs: RefCell::new(epochs),
             stats: RefCell::new(Stats::default()),
             global_depth: Cell::new(depth),
             exhausted: (0..geometry.nodes).map(|_| Cell::new(false)).collect(),
+            shelf: Cell::new(Ref::NONE),
+            taking: Cell::new(false),
             short: Cell::new(false),
             closed: Cell::new(false),
-            excluded: Cell::new(false),
             fabric,
-        })
+        };
+        // After the row is there, and before there is memory.
+        let told = core.listen().await?.ok_or_else(|| core.held_back())?;
+        core.heed(told);
+        if is_after_death {
+            core.space.borrow_mut().owed_bytes += core.death_bytes();
+            core.repay().await?;
+        }
+        Ok(core)
     }
 
     /// Nanoseconds between two ticks of this client, which may take so many times as long.
@@ -150,11 +161,11 @@ impl<F: Fabric> Core<F> {
         self.options.tick_ns.saturating_mul(times).min(quarter)
     }
 
-    /// Ticks if a tick is overdue, as without the service, or memory is short.
-    pub(super) async fn upkeep(&self) -> Result<()> {
+    /// Ticks if a tick is overdue, as without the service, or memory is short. An operation that writes also `gives`.
+    pub(super) async fn upkeep(&self, gives: bool) -> Result<()> {
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns(1) || self.short.get() {
-            self.tick().await?;
+            self.beat(gives).await?;
             self.short.set(false);
         }
         Ok(())

@@ -52,6 +52,16 @@ impl Ranges {
         Some((off, bytes))
     }
 
+    /// Takes the largest range, or the smallest, or as much of it.
+    pub(super) fn take_some(&mut self, largest: bool, most: u64) -> Option<(u64, u64)> {
+        let &(all, off) = if largest { self.by_bytes.last() } else { self.by_bytes.first() }?;
+        self.remove(off, all);
+        if all > most {
+            self.insert(off + most, all - most);
+        }
+        Some((off, all.min(most)))
+    }
+
     /// All, as (offset, bytes).
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.by_off.iter().map(|(&off, &bytes)| (off, bytes))

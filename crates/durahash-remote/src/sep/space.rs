@@ -1,8 +1,9 @@
 //! A client's memory on the nodes: its chunks, free blocks, and blocks that wait for their epoch.
 //!
-//! A client takes a chunk by a fetch-and-add of a node's bump word, and never returns it. When the
-//! client dies, the unused part of its chunks, its free blocks and its waiting blocks are leaked until an exclusive
-//! sweep.
+//! A client takes a chunk by a fetch-and-add of a node's bump word, or takes what other clients gave to the shelf
+//! (`shelf.rs`). When the client dies, the unused part of its chunks, its free blocks and its waiting blocks are leaked
+//! until a sweep (`reclaim.rs`). While a sweep has claimed a window of each node, nothing that lies in it is held here:
+//! the claim drops it, and whatever comes in later passes [`Space::outside`].
 //!
 //! Small blocks are whole units, come from a chunk, and are reused for the same size. Large ones come
 //! from ranges, and are joined with their free neighbours. Their sizes are up to an eighth apart: a MainSegment is
@@ -12,6 +13,8 @@
 //! 2.7 times the bytes in use, not 1.4 times (1.8 with sizes a sixteenth apart; `tests/remote/costs/memory.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ops::Range;
 
 use crate::fabric::Addr;
 use crate::planted::{Fault, planted};
@@ -39,10 +42,24 @@ struct Chunk {
     end: u64,
 }
 
-/// Small blocks that a range must have room for to become a chunk.
+/// Small blocks that a range has room for if it becomes a chunk before smaller ranges do.
 const RECYCLED: u64 = 16;
 /// The largest block that counts as small: segments are larger, most KV blocks are not.
 const SMALL: u64 = 512;
+/// Bytes of a bag of the shelf, and the extents that it has room for.
+pub(super) const BAG_BYTES: u64 = 1024;
+pub(super) const BAG_EXTENTS: usize = 125;
+/// The longest extent of a bag, in units of 22 bits.
+const EXTENT_MAX: u64 = UNIT << 21;
+
+/// Free memory for the shelf: extents, and a block of [`BAG_BYTES`] that will tell of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bag {
+    pub(super) at: Ref,
+    /// The epoch from which on the extents are free.
+    pub(super) epoch: u64,
+    pub(super) extents: Vec<(Ref, u64)>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Space {
@@ -58,6 +75,13 @@ pub(super) struct Space {
     waiting_bytes: u64,
     /// Of blocks whose publication has an unknown outcome.
     pub(super) doubtful_bytes: u64,
+    /// What a sweep has claimed of each node; empty if none has.
+    windows: Vec<Range<u64>>,
+    /// Bytes of retired blocks that were dropped because they lie in a window. The sweep may have passed them; it finds
+    /// what else is dropped.
+    dropped_bytes: u64,
+    /// Bytes that this client has leaked and has not told of in the nodes.
+    pub(super) owed_bytes: u64,
 }
 
 impl Space {
@@ -107,7 +131,8 @@ impl Space {
             return block;
         }
         let some = RECYCLED * bytes;
-        let (from, got) = self.take_range(node, some, some)?;
+        let range = self.take_range(node, some, some);
+        let (from, got) = range.or_else(|| self.take_range(node, bytes, u64::MAX))?;
         self.add_chunk(node, bytes, from.addr().off(), got);
         self.take(node, bytes)
     }
@@ -134,11 +159,13 @@ impl Space {
 
     /// Adds a chunk of `node` for blocks of the kind of `bytes`.
     pub(super) fn add_chunk(&mut self, node: u8, bytes: u64, off: u64, chunk_bytes: u64) {
-        if bytes > SMALL {
-            return self.put_range(Addr::new(node, off), chunk_bytes);
+        for (addr, chunk_bytes) in self.outside(Addr::new(node, off), chunk_bytes) {
+            match chunk_bytes {
+                0 => {}
+                _ if bytes > SMALL => self.put_range(addr, chunk_bytes),
+                _ => self.end_chunk(node, Chunk { off: addr.off(), end: addr.off() + chunk_bytes }),
+            }
         }
-        let new = Chunk { off, end: off + chunk_bytes };
-        self.end_chunk(node, new);
     }
 
     /// Replaces the chunk of `node` by `new`, and frees the rest of the old one.
@@ -152,23 +179,165 @@ impl Space {
         self.free_bytes += bytes;
     }
 
+    /// The parts of some memory before and behind the window. What lies inside is dropped.
+    fn outside(&self, addr: Addr, bytes: u64) -> [(Addr, u64); 2] {
+        let Some(window) = self.windows.get(usize::from(addr.node())) else {
+            return [(addr, bytes), (addr, 0)];
+        };
+        let end = addr.off() + bytes;
+        let to = window.start.clamp(addr.off(), end);
+        let from = window.end.clamp(to, end);
+        [(addr, to - addr.off()), (addr.add(from - addr.off()), end - from)]
+    }
+
     /// Frees whole units, possibly none, that were never published, or whose epoch has passed.
     pub(super) fn put(&mut self, block: Ref, bytes: u64) {
-        match bytes {
-            0 => {}
-            1..=SMALL => {
-                self.free.entry(bytes).or_default().push(block);
-                self.free_bytes += bytes;
+        for (addr, bytes) in self.outside(block.addr(), bytes) {
+            match bytes {
+                0 => {}
+                1..=SMALL => {
+                    self.free.entry(bytes).or_default().push(Ref::new(addr));
+                    self.free_bytes += bytes;
+                }
+                _ => self.put_range(addr, bytes),
             }
-            _ => self.put_range(block.addr(), bytes),
         }
     }
 
     /// Adds a block that an operation of epoch `epoch` has unlinked.
     pub(super) fn retire(&mut self, epoch: u64, block: Ref, bytes: u64) {
         let epochs = if planted(Fault::TwoEpochs) { 2 } else { 3 };
-        self.waiting.push_back(RetiredBlock { epoch: epoch + epochs, block, bytes });
-        self.waiting_bytes += bytes;
+        self.wait(epoch + epochs, block, bytes);
+    }
+
+    /// Adds a block that is free from `epoch` on.
+    fn wait(&mut self, epoch: u64, block: Ref, bytes: u64) {
+        let parts = if planted(Fault::RetiredUnfiltered) {
+            [(block.addr(), bytes), (block.addr(), 0)]
+        } else {
+            self.outside(block.addr(), bytes)
+        };
+        self.dropped_bytes += bytes - parts[0].1 - parts[1].1;
+        for (addr, bytes) in parts.into_iter().filter(|part| part.1 > 0) {
+            self.waiting.push_back(RetiredBlock { epoch, block: Ref::new(addr), bytes });
+            self.waiting_bytes += bytes;
+        }
+    }
+
+    /// Adds the extents of a bag.
+    pub(super) fn adopt(&mut self, bag: &Bag, epoch: u64) {
+        for &(block, bytes) in &bag.extents {
+            if bag.epoch > epoch {
+                self.wait(bag.epoch, block, bytes);
+                continue;
+            }
+            if planted(Fault::BagUnfiltered) {
+                self.put_range(block.addr(), bytes);
+            } else {
+                self.add(block.addr(), bytes);
+            }
+        }
+    }
+
+    /// Frees memory that need not be whole blocks: it is joined with its neighbours.
+    pub(super) fn add(&mut self, addr: Addr, bytes: u64) {
+        for (addr, bytes) in self.outside(addr, bytes) {
+            if bytes > 0 {
+                self.put_range(addr, bytes);
+            }
+        }
+    }
+
+    /// Drops all that lies in these windows, from now on too.
+    pub(super) fn claim(&mut self, windows: Vec<Range<u64>>) {
+        self.lift();
+        let new = Space {
+            windows,
+            next: self.next,
+            doubtful_bytes: self.doubtful_bytes,
+            owed_bytes: self.owed_bytes,
+            ..Space::new(self.chunks.len() as u8)
+        };
+        let old = mem::replace(self, new);
+        for (addr, bytes) in old.free_ranges() {
+            self.put(Ref::new(addr), bytes);
+        }
+        for waiting in old.waiting {
+            self.wait(waiting.epoch, waiting.block, waiting.bytes);
+        }
+        // The sweep finds these.
+        self.dropped_bytes = 0;
+    }
+
+    /// Ends the claim.
+    pub(super) fn lift(&mut self) {
+        self.owed_bytes += mem::take(&mut self.dropped_bytes);
+        self.windows.clear();
+    }
+
+    /// Bytes that are free at once.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let [chunks, free, _] = self.held();
+        chunks + free
+    }
+
+    /// Moves small blocks, and what is left of chunks, to the ranges, where neighbours are joined.
+    fn join(&mut self) {
+        for (bytes, blocks) in mem::take(&mut self.free) {
+            self.free_bytes -= bytes * blocks.len() as u64;
+            blocks.into_iter().for_each(|block| self.put_range(block.addr(), bytes));
+        }
+        for node in 0..self.chunks.len() as u8 {
+            let Chunk { off, end } = mem::take(&mut self.chunks[usize::from(node)]);
+            if off < end {
+                self.put_range(Addr::new(node, off), end - off);
+            }
+        }
+    }
+
+    /// Takes free memory out until `keep` bytes are left, in at most `count` bags of about `bag_bytes`: the largest
+    /// pieces. Of all of it the smallest come first, as those that follow have room for the bags.
+    pub(super) fn give(&mut self, keep: u64, bag_bytes: u64, count: usize) -> Vec<Bag> {
+        let mut bags = Vec::new();
+        if self.free_bytes() <= keep {
+            return bags;
+        }
+        self.join();
+        while bags.len() < count && self.free_bytes > keep {
+            let Some(at) = self.take_any_range(BAG_BYTES) else { break };
+            let (mut extents, mut sum) = (Vec::new(), 0);
+            while extents.len() < BAG_EXTENTS && sum < bag_bytes && self.free_bytes > keep {
+                let most = (bag_bytes - sum).next_multiple_of(UNIT).min(EXTENT_MAX);
+                let nodes = self.chunks.len();
+                let node = usize::from(self.turn());
+                let found = (0..nodes).find_map(|i| {
+                    let node = (node + i) % nodes;
+                    Some((node, self.ranges[node].take_some(keep > 0, most)?))
+                });
+                let Some((node, (off, bytes))) = found else { break };
+                self.free_bytes -= bytes;
+                extents.push((Ref::new(Addr::new(node as u8, off)), bytes));
+                sum += bytes;
+            }
+            bags.push(Bag { at, epoch: 0, extents });
+        }
+        bags
+    }
+
+    /// Takes waiting blocks out, as far as there are free blocks for their bags.
+    pub(super) fn give_waiting(&mut self, count: usize) -> Vec<Bag> {
+        let mut bags = Vec::new();
+        self.join();
+        while bags.len() < count && !self.waiting.is_empty() {
+            let Some(at) = self.take_any_range(BAG_BYTES) else { break };
+            let some = self.waiting.len().min(BAG_EXTENTS);
+            let blocks: Vec<RetiredBlock> = self.waiting.drain(..some).collect();
+            self.waiting_bytes -= blocks.iter().map(|waiting| waiting.bytes).sum::<u64>();
+            let epoch = blocks.iter().map(|waiting| waiting.epoch).max().unwrap_or(0);
+            let extents = blocks.into_iter().map(|waiting| (waiting.block, waiting.bytes));
+            bags.push(Bag { at, epoch, extents: extents.collect() });
+        }
+        bags
     }
 
     /// Frees the blocks that waited for the global epoch `epoch`.
@@ -185,11 +354,6 @@ impl Space {
         self.waiting = kept;
     }
 
-    /// Drops everything, for a sweep to reclaim.
-    pub(super) fn clear(&mut self) {
-        *self = Space::new(self.chunks.len() as u8);
-    }
-
     /// Bytes of chunks, of free blocks, and of waiting ones.
     pub(super) fn held(&self) -> [u64; 3] {
         let chunks = self.chunks.iter().map(|chunk| chunk.end - chunk.off).sum();
@@ -198,6 +362,11 @@ impl Space {
 
     /// All ranges held, as (address, bytes).
     pub(super) fn ranges(&self) -> Vec<(Addr, u64)> {
+        let waiting = self.waiting.iter().map(|waiting| (waiting.block.addr(), waiting.bytes));
+        self.free_ranges().into_iter().chain(waiting).collect()
+    }
+
+    fn free_ranges(&self) -> Vec<(Addr, u64)> {
         let chunks = (self.chunks.iter().zip(0..))
             .map(|(chunk, node)| (Addr::new(node, chunk.off), chunk.end - chunk.off));
         let ranges = (self.ranges.iter().zip(0..)).flat_map(|(ranges, node)| {
@@ -207,8 +376,7 @@ impl Space {
             .free
             .iter()
             .flat_map(|(&bytes, blocks)| blocks.iter().map(move |block| (block.addr(), bytes)));
-        let waiting = self.waiting.iter().map(|waiting| (waiting.block.addr(), waiting.bytes));
-        chunks.chain(free).chain(ranges).chain(waiting).filter(|&(_, bytes)| bytes > 0).collect()
+        chunks.chain(free).chain(ranges).filter(|&(_, bytes)| bytes > 0).collect()
     }
 }
 
@@ -268,5 +436,32 @@ mod tests {
         assert!(space.take(0, 64).is_none());
         space.collect(8);
         assert_eq!(space.take(0, 64), Some(Ref::from_word(9)));
+    }
+
+    #[test]
+    fn nothing_in_a_window_is_held_or_given() {
+        let at = |off| Ref::new(Addr::new(0, off));
+        let fill = |space: &mut Space| {
+            space.add_chunk(0, 64, 4096, 8192);
+            space.put(at(16_384), 4096);
+            space.put(at(20_480), 64);
+            space.retire(1, at(30_720), 4096);
+            let bag = Bag { at: at(64), epoch: 0, extents: vec![(at(40_960), 8192)] };
+            space.adopt(&bag, 1);
+        };
+        let mut space = Space::new(1);
+        fill(&mut space);
+        space.claim(vec![8192..32_768]);
+        assert_eq!(space.held(), [0, 4096 + 8192, 2048]);
+        let mut other = Space::new(1);
+        other.claim(vec![8192..32_768]);
+        fill(&mut other);
+        assert_eq!(other.held(), [4096, 8192, 2048]);
+        other.lift();
+        assert_eq!(other.owed_bytes, 2048);
+        let bags = other.give(0, 4096, 9);
+        let given = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum::<u64>();
+        assert_eq!(given + bags.len() as u64 * BAG_BYTES, 4096 + 8192);
+        assert_eq!(other.held(), [0, 0, 2048]);
     }
 }

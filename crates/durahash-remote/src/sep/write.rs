@@ -13,12 +13,13 @@
 //! | | 3 | write the KV block | |
 //! | | 4 | swap exactly that entry: no other append came in between | done |
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Batch, Done, Fabric};
 use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
+use super::claim::Hope;
 use super::epoch::Op;
 use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
 use super::look::{Block, Scope, Sight, write_block};
@@ -55,7 +56,7 @@ impl<F: Fabric> Core<F> {
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Self::check_sizes(key, &[])?;
-        self.upkeep().await?;
+        self.upkeep(false).await?;
         let hash = self.hash.hash(key);
         let op = Op::new(self);
         let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
@@ -65,22 +66,44 @@ impl<F: Fabric> Core<F> {
     /// Puts a value, or removes the key.
     pub(crate) async fn append(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         Self::check_sizes(key, value.unwrap_or_default())?;
-        self.upkeep().await?;
+        self.upkeep(true).await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
         // Before a block is allocated that could not be freed.
         op.admitted()?;
-        let (mut block, kv) = self.block(&op, key, value).await?;
+        let mut hope = Hope::default();
+        loop {
+            let done = self.append_once(&mut op, hash, key, value).await;
+            match done {
+                Ok(None) => return Ok(()),
+                // The wait holds no block.
+                Ok(Some(sight)) => match self.full(&mut op, &sight).await {
+                    Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                    merged => merged?,
+                },
+                Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Places a block, and appends its entry; frees the block and returns the segment if that is full.
+    async fn append_once(
+        &self,
+        op: &mut Op<'_, F>,
+        hash: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<Option<Sight>> {
+        let (mut block, kv) = self.block(op, key, value).await?;
         // The block may be published, or still be written: after an error only a sweep finds out.
         let mut doubtful = false;
-        let done = self.append_block(&mut op, hash, kv, &mut block, &mut doubtful).await;
-        if done.is_err() {
-            let mut space = self.space.borrow_mut();
-            if doubtful {
-                space.doubtful_bytes += kv.bytes;
-            } else {
-                space.put(kv.at, kv.bytes);
-            }
+        let done = self.append_block(op, hash, kv, &mut block, &mut doubtful).await;
+        let mut space = self.space.borrow_mut();
+        match &done {
+            Ok(None) => {}
+            Err(_) if doubtful => space.doubtful_bytes += kv.bytes,
+            Ok(Some(_)) | Err(_) => space.put(kv.at, kv.bytes),
         }
         done
     }
@@ -92,17 +115,14 @@ impl<F: Fabric> Core<F> {
         kv: KvBlock,
         block: &mut Block,
         doubtful: &mut bool,
-    ) -> Result<()> {
+    ) -> Result<Option<Sight>> {
         loop {
             *doubtful |= block.is_some();
             let mut none = None;
             let first = if planted(Fault::EntryFirst) { &mut none } else { &mut *block };
             let sight = self.look(op, hash, Scope::Append, first).await?;
             *doubtful = false;
-            let Some((first, frees)) = sight.free.clone() else {
-                self.full(op, &sight).await?;
-                continue;
-            };
+            let Some((first, frees)) = sight.free.clone() else { return Ok(Some(sight)) };
             let mut idx = first;
             loop {
                 // Reserved only if the swap is posted at once.
@@ -120,9 +140,9 @@ impl<F: Fabric> Core<F> {
                             op.send(Batch::of(|batch| write_block(batch, block))).await?;
                         }
                         self.appended(op, &sight, idx).await;
-                        return Ok(());
+                        return Ok(None);
                     }
-                    Some(_) if planted(Fault::SwapUnseen) => return Ok(()),
+                    Some(_) if planted(Fault::SwapUnseen) => return Ok(None),
                     // The entry there is of this generation, so the next one is the first free one.
                     Some(there) if there.state(sight.a.generation()) == State::Live => idx += 1,
                     Some(_) => break,
@@ -149,9 +169,10 @@ impl<F: Fabric> Core<F> {
         mut decide: impl FnMut(Option<&[u8]>) -> Change,
     ) -> Result<(Option<Vec<u8>>, bool)> {
         Self::check_sizes(key, &[])?;
-        self.upkeep().await?;
+        self.upkeep(true).await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
+        let mut hope = Hope::default();
         loop {
             let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
             let found = self.value(&op, key, hash, &sight).await?;
@@ -161,11 +182,17 @@ impl<F: Fabric> Core<F> {
                 Change::Set(value) => Some(value),
             };
             let Some((idx, frees)) = &sight.free else {
-                self.full(&mut op, &sight).await?;
+                match self.full(&mut op, &sight).await {
+                    Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                    merged => merged?,
+                }
                 continue;
             };
             Self::check_sizes(key, value.as_deref().unwrap_or_default())?;
-            let (mut block, kv) = self.block(&op, key, value.as_deref()).await?;
+            let (mut block, kv) = match self.block(&op, key, value.as_deref()).await {
+                Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => continue,
+                placed => placed?,
+            };
             let written = async {
                 op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
                 self.swap(&op, hash, &sight, *idx, frees[0], kv).await
@@ -338,6 +365,10 @@ impl<F: Fabric> Core<F> {
         }
         op.send(batch).await
     }
+}
+
+fn is_full(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Full { .. })
 }
 
 /// A KV block that was placed.

@@ -1,8 +1,10 @@
 //! Memory that clients take from the nodes, against the needs of the index and its KV blocks, while it grows and
 //! while it only changes: blocks that were left must serve again.
 
+use std::rc::Rc;
+
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Sim, SimOptions};
+use durahash_remote::fabric::{Fabric, Sim, SimOptions};
 use durahash_remote::{Options, RemoteMap, Report};
 
 use super::key;
@@ -119,4 +121,79 @@ fn clients_that_fill_an_index_together_reuse_their_memory() {
     let (taken, needed) = (report.taken_bytes, report.index_bytes + report.kv_bytes);
     println!("{taken} bytes taken, {needed} needed");
     assert!(taken <= needed * 3 / 2, "{taken} {needed}");
+}
+
+/// Clients that die one after another, beside two that live: of what they leaked only a little is lost at any time.
+#[test]
+fn the_dead_leave_no_more_than_a_part_behind() {
+    const KEYS: u64 = 20_000;
+    const DEATHS: u64 = 1000;
+    let mut options = SimOptions::default();
+    (options.max_clients, options.node_bytes) = (8, vec![32 << 20; 2]);
+    let sim = Sim::new(options);
+    let mut small = Options::default();
+    (small.main_entries, small.chunk_bytes, small.tick_ns) = (16 * 128, 8 << 10, 100_000);
+    let lives: [_; 2] = std::array::from_fn(|_| sim.client().unwrap());
+    let load = sim.spawn(&lives[0], {
+        let lives = lives.clone();
+        async move {
+            let [first, second] = lives;
+            let map = RemoteMap::create(first, small).await?;
+            for i in 0..KEYS {
+                map.put(&key(i), &[7; 32]).await?;
+            }
+            Ok::<_, durahash_remote::Error>([map, RemoteMap::open(second, small).await?])
+        }
+    });
+    sim.run();
+    let maps = Rc::new(load.take().unwrap().unwrap());
+    for (map, client) in maps.iter().zip(&lives) {
+        sim.spawn(client, map.clone().service());
+    }
+    let taken = |maps: Rc<[RemoteMap<_>; 2]>, draw: u64| {
+        let client = lives[0].clone();
+        let task = sim.spawn(&lives[0], async move {
+            // A sweep that is under way ends.
+            client.sleep_ns(10_000_000).await;
+            for (i, map) in (draw..draw + 20).zip(maps.iter().cycle()) {
+                map.put(&key(WordMix::new(5).mix(i) % KEYS), &[9; 32]).await?;
+            }
+            let report = maps[0].check().await?;
+            let used = report.taken_bytes
+                - report.shelf_bytes
+                - maps.iter().map(|map| map.stats().held_bytes.iter().sum::<u64>()).sum::<u64>();
+            Ok::<_, durahash_remote::Error>((report.taken_bytes, used))
+        });
+        sim.run_until(sim.now_ns() + 30_000_000);
+        task.take().expect("it ends in time").unwrap()
+    };
+    let (fresh_taken, fresh) = taken(Rc::clone(&maps), 0);
+    let (mut taken_by, mut most) = (Vec::new(), 0);
+    for death in 1..=DEATHS {
+        let loader = sim.client().unwrap();
+        sim.spawn(&loader, {
+            let loader = loader.clone();
+            async move {
+                let map = RemoteMap::open(loader, small).await?;
+                for i in 0.. {
+                    map.put(&key(WordMix::new(death).mix(i) % KEYS), &[8; 32]).await?;
+                }
+                map.close().await
+            }
+        });
+        sim.run_until(sim.now_ns() + 200_000 + WordMix::new(7).mix(death) % 2_000_000);
+        sim.kill(&loader);
+        if death % 50 == 0 {
+            let (taken, used) = taken(Rc::clone(&maps), 20 * death);
+            taken_by.push(taken);
+            most = most.max(used);
+        }
+    }
+    println!(
+        "fresh: {fresh_taken} bytes taken, {fresh} in use; {taken_by:?} taken, {most} in use; {} sweeps",
+        maps.iter().map(|map| map.stats().sweeps).sum::<u64>()
+    );
+    assert!(most * 5 <= fresh * 6, "{most} {fresh}");
+    // What is found serves again.
+    assert!(taken_by[19] * 5 <= taken_by[14] * 6, "{taken_by:?}");
 }

@@ -1,0 +1,556 @@
+//! The sweep: finds memory that dead clients leaked, while other clients work.
+//!
+//! No table says what is in use, as the index itself does. A sweep claims a window of each node: every client drops the
+//! free memory that it has there, and from then on what is linked there can only be unlinked. The sweeper walks over the
+//! index, and what it does not meet in the window is free. It does so for the lower half of the nodes' memory, then for the
+//! upper one, so that clients have the other half.
+//!
+//! | Step of a sweep | Then | If the client dies after it |
+//! |---|---|---|
+//! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
+//! | 2 read bumps, write the windows | awaited | |
+//! | 3 swap the word to "claimed"; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
+//! | take all bags from the shelf, give back what is outside | other clients find something | the bags are leaked, too |
+//! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
+//! | 5 take all bags again | the shelf holds nothing of the windows | the bags are leaked, too |
+//! | 6 walk over the index, mark what it uses; read the epoch w | | |
+//! | 7 wait for the epoch w + 2 | | |
+//! | 8 swap the word to "preparing" for the upper half, or to "idle" | clients keep what they get again | |
+//! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
+//!
+//! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
+//! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
+//! begins anew, as another client does after a death.
+//!
+//! | Step of a tick | Then |
+//! |---|---|
+//! | read the epoch | awaited |
+//! | read the words of sweeps | awaited |
+//! | the word is "claimed", and not known: read the windows | awaited; they tell of which claim they are |
+//! | drop what is in the windows, and keep nothing there from now on | |
+//! | own row | so a row shows an epoch above g only if its client has heeded the claim |
+//!
+//! A client that opens the index reads the words after its row is there, and before it has memory.
+//!
+//! # Why the waits are long enough
+//! - *Step 4.* A client that does not know the claim shows g at most, so its operations have tags of g + 1
+//!   at most: it has moved the epoch itself, or is about to heed the claim. While such an operation lives, the epoch is
+//!   g + 2 at most. So in g + 3 no operation is left that holds a block of a window, took a chunk there, or pushes
+//!   a bag with a part of one. An operation that waits gives its tag up, so it gives its block back first.
+//! - *Step 5.* A bag that another client pops before is filtered when it comes into the [`Space`]. That operation has a tag
+//!   of w at most, and is over before step 8.
+//! - *Step 6.* No link to a window is made any more. Merges and splits move links only inside of the range of a
+//!   segment, and a range is visited as one snapshot. So what was linked when its range was visited is marked, and
+//!   what was unlinked before has no other link.
+//! - *Step 7.* Operations that may read what was unlinked before its range was visited, or have yet to retire it, have tags of w
+//!   at most; in w + 2 they are over. Until then their clients know the claim, and [`Space`] drops what they retire.
+//! - Blocks that are unlinked after their range was visited are marked. Clients that know the claim drop them, and they are
+//!   leaked until the next sweep. Nothing is leaked of those that have heard of the end.
+//!
+//! Only the client in the word writes windows, and these name the turn of the word that they are of: if a write of a
+//! dropped future comes late, clients do not acknowledge the claim, and the sweep gives up.
+//!
+//! [`Space`]: super::space::Space
+//!
+//! # When a sweep begins
+//! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
+//! when that is an eighth of what the last one found in use, or where an allocation has failed and anything was leaked;
+//! or when it is asked to.
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::{Addr, Batch, Done, Fabric};
+use crate::planted::{Fault, planted};
+
+use super::Core;
+use super::claim::{
+    Hope, Outcome, Phase, Stage, Sweep, SweepWord, Told, Total, Words, window_end, window_word,
+};
+use super::epoch::Op;
+use super::layout::{
+    BUMP_OFF, EPOCH, KV_HEADER, Kv, LEAKED, LIMIT_BYTES, Len, Ref, Row, RowState, SHELF, SWEEP,
+    SWEPT, UNIT, WINDOW_OFF, epoch_of, kv_bytes, main_bytes, usable_bytes, word_at,
+};
+use super::space::block_bytes;
+use super::verbs::Post;
+use super::walk::{Marks, Position};
+
+/// Segments that a tick visits.
+const VISITS: u32 = 16;
+/// Headers of KV blocks that are read in one batch.
+const AT_ONCE: usize = 256;
+/// Reads of the windows until they are those of the claim.
+const LOOKS: u32 = 8;
+/// Epochs between a claim that was seen and the next sweep.
+const CALM: u64 = 8;
+/// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
+const SETTLED: u64 = 64;
+
+impl<F: Fabric> Core<F> {
+    /// Reads the words, after the epoch was read. `None` if the windows do not become those of the claim.
+    pub(super) async fn listen(&self) -> Result<Option<Told>> {
+        for _ in 0..LOOKS {
+            let words = Words::new(&self.fabric.read_words(SWEEP, 5).await?);
+            let (phase, turn) = (words.sweep.phase(), words.sweep.turn());
+            if phase != Phase::Claimed || turn == self.reclaim.borrow().claim {
+                return Ok(Some((words, None)));
+            }
+            let nodes = 0..self.geometry.nodes;
+            let read = |batch: &mut Batch| {
+                nodes.clone().for_each(|node| _ = batch.read(Addr::new(node, WINDOW_OFF), 16));
+            };
+            let done = self.fabric.post(Batch::of(read)).await?;
+            let windows = nodes.map(|node| {
+                let bytes = done.bytes(node.into());
+                let [start, end] = [0, 8].map(|off| window_end(word_at(bytes, off), turn));
+                Some(start?..end?.max(start?))
+            });
+            if let Some(windows) = windows.collect::<Option<Vec<_>>>() {
+                return Ok(Some((words, Some(windows))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Heeds what was told.
+    pub(super) fn heed(&self, (words, windows): Told) {
+        let mut reclaim = self.reclaim.borrow_mut();
+        if let Some(windows) = windows {
+            self.space.borrow_mut().claim(windows);
+            reclaim.claim = words.sweep.turn();
+        } else if words.sweep.phase() != Phase::Claimed && reclaim.claim != 0 {
+            self.space.borrow_mut().lift();
+            reclaim.claim = 0;
+        }
+        self.shelf.set(words.shelf);
+        reclaim.words = words;
+    }
+
+    /// A part of a tick: tells what was leaked, takes a step of a sweep, and with `gives` shares memory.
+    pub(super) async fn tend(&self, global: u64, rows: &[Row], gives: bool) -> Result<()> {
+        self.repay().await?;
+        let step = self.advance(global, rows).await;
+        if let Err(error) = step {
+            match error.kind() {
+                &ErrorKind::Corrupt { what, off } => {
+                    self.give_up(Outcome::Damage(what, off)).await?;
+                }
+                ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. } => {
+                    self.give_up(Outcome::Damage("an address", 0)).await?;
+                }
+                _ => return Err(error),
+            }
+        }
+        let found = self.reclaim.borrow().found.is_some_and(|epoch| epoch <= global);
+        if gives {
+            self.share_surplus(found).await?;
+        }
+        if found {
+            self.reclaim.borrow_mut().found = None;
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Tells that a sweep is over, when other clients have what it found: after a death before, another sweep is due.
+    pub(super) async fn settle(&self) -> Result<()> {
+        let settles = self.reclaim.borrow_mut().settles.take();
+        if let Some(words) = settles {
+            let words = words.map(u64::to_le_bytes);
+            self.leased(Batch::of(|batch| batch.write(SWEPT, words.as_flattened()))).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds what this client leaked to what all did. Not while a claim is known, in which it may leak more.
+    pub(super) async fn repay(&self) -> Result<()> {
+        let owed = self.space.borrow().owed_bytes;
+        if owed > 0 && (self.reclaim.borrow().claim == 0 || self.has_left()) {
+            self.leased(Batch::of(|batch| batch.fetch_add(LEAKED, owed))).await?;
+            self.space.borrow_mut().owed_bytes -= owed;
+        }
+        Ok(())
+    }
+
+    /// Posts a batch within the lease. Unlike an operation's, it may take effect at any time if the future is dropped.
+    async fn leased(&self, batch: Batch) -> Result<Done> {
+        self.within_lease(2).await?;
+        let done = self.fabric.post(batch).await?;
+        self.within_lease(1).await?;
+        Ok(done)
+    }
+
+    /// What a client keeps, and what it gives of more.
+    fn kept_bytes(&self) -> u64 {
+        8 * self.options.chunk_bytes * u64::from(self.geometry.nodes)
+    }
+
+    /// What a death leaks at most, but for what was unlinked lately.
+    pub(super) fn death_bytes(&self) -> u64 {
+        2 * self.kept_bytes()
+    }
+
+    /// Gives what this client has in excess, or all but a little of what a sweep has found.
+    async fn share_surplus(&self, found: bool) -> Result<()> {
+        let kept = self.kept_bytes();
+        let keep = if found { kept / 2 } else { kept };
+        let most = if found { keep } else { 2 * kept };
+        if self.space.borrow().free_bytes() > most {
+            let op = Op::tending(self);
+            self.share(&op, keep).await?;
+        }
+        Ok(())
+    }
+
+    /// Steps of the sweep of this client, or its beginning.
+    async fn advance(&self, global: u64, rows: &[Row]) -> Result<()> {
+        let sweep = {
+            let mut reclaim = self.reclaim.borrow_mut();
+            let word = reclaim.words.sweep;
+            // Another word: the one of a dropped future, or of another client after an eviction.
+            reclaim.sweep.take().filter(|sweep| sweep.word == word)
+        };
+        let Some(mut sweep) = sweep else { return self.may_begin(global, rows).await };
+        let now_ns = self.fabric.now_ns();
+        if sweep.seen.0 != global {
+            sweep.seen = (global, now_ns);
+        } else if now_ns - sweep.seen.1 >= self.patience_ns() {
+            return self.give_up_sweep(sweep, Outcome::HeldBack).await;
+        }
+        self.reclaim.borrow_mut().calm = global;
+        if let Stage::Freed(until) = sweep.stage
+            && global > until
+        {
+            return self.prepare(sweep.word, sweep.middle, sweep.total).await;
+        }
+        if let Stage::Claimed(until) = sweep.stage
+            && global >= until
+        {
+            self.drain().await?;
+            sweep.stage = Stage::Walking(Position::START);
+        }
+        if let Stage::Walking(at) = sweep.stage {
+            sweep.seen = (global, now_ns);
+            sweep.stage = match self.walk(at, &mut sweep.marks).await? {
+                Some(at) => Stage::Walking(at),
+                None => {
+                    let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
+                    Stage::Walked(epoch + 2)
+                }
+            };
+        }
+        if let Stage::Walked(until) = sweep.stage
+            && global >= until
+        {
+            return self.end(sweep, global).await;
+        }
+        self.reclaim.borrow_mut().sweep = Some(sweep);
+        Ok(())
+    }
+
+    fn next_word(&self, word: SweepWord, phase: Phase) -> SweepWord {
+        word.next(phase, self.fabric.row(), self.epochs.borrow().row)
+    }
+
+    /// Swaps the word of sweeps, and returns whether it was `old`. A swap of a dropped future may come late: then the
+    /// word is another one for this.
+    async fn swap_sweep(&self, old: SweepWord, new: SweepWord) -> Result<bool> {
+        let swap = Batch::of(|batch| batch.compare_swap(SWEEP, old.0, new.0));
+        Ok(self.leased(swap).await?.word(0) == old.0)
+    }
+
+    /// Begins a sweep if one is due and no other client's is under way.
+    async fn may_begin(&self, global: u64, rows: &[Row]) -> Result<()> {
+        let (words, asked, begins) = {
+            let mut reclaim = self.reclaim.borrow_mut();
+            let words = reclaim.words;
+            let is_asked = reclaim.asked > reclaim.answered;
+            let begins = if words.sweep.phase() == Phase::Idle {
+                let lost = words.lost();
+                let is_much = lost >= words.used / 8 + self.kept_bytes()
+                    && global >= reclaim.opened + SETTLED;
+                let is_due = is_much || lost > 0 && self.short.get();
+                is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm + CALM
+            } else {
+                reclaim.calm = global;
+                let is_own = words.sweep.is_of(self.fabric.row(), self.epochs.borrow().row);
+                let lives = rows.get(words.sweep.row()).is_some_and(|row| {
+                    row.state() == RowState::Live && row.incarnation() == words.sweep.incarnation()
+                });
+                is_own || !lives
+            };
+            (words, reclaim.asked, begins)
+        };
+        if !begins {
+            return Ok(());
+        }
+        let word = self.next_word(words.sweep, Phase::Preparing);
+        if !self.swap_sweep(words.sweep, word).await? {
+            return Ok(());
+        }
+        let total = Total { leaked: words.leaked, asked, ..Total::default() };
+        self.prepare(word, None, total).await
+    }
+
+    /// Steps 2 and 3, of the upper half if the middle is told.
+    async fn prepare(&self, word: SweepWord, middle: Option<Vec<u64>>, total: Total) -> Result<()> {
+        let nodes = 0..self.geometry.nodes;
+        let read = |batch: &mut Batch| {
+            nodes.clone().for_each(|node| _ = batch.read(Addr::new(node, BUMP_OFF), 8));
+        };
+        let bumps = self.fabric.post(Batch::of(read)).await?;
+        let mut windows = Vec::new();
+        for node in nodes.clone() {
+            let first = self.geometry.first_chunk(node);
+            let bump = bumps.word(node.into());
+            if bump < first || !bump.is_multiple_of(UNIT) {
+                return Err(Error::corrupt("the bump word of a node", BUMP_OFF));
+            }
+            let bump = bump.min(usable_bytes(&self.fabric, node));
+            windows.push(match &middle {
+                None => first..first + (bump - first) / 2 / UNIT * UNIT,
+                Some(middle) => middle[usize::from(node)]..bump,
+            });
+        }
+        let claimed = self.next_word(word, Phase::Claimed);
+        let mut batch = Batch::new();
+        for (node, window) in nodes.zip(&windows) {
+            let ends = [window.start, window.end].map(|end| window_word(end, claimed.turn()));
+            batch.write(Addr::new(node, WINDOW_OFF), ends.map(u64::to_le_bytes).as_flattened());
+        }
+        self.leased(batch).await?;
+        if !self.swap_sweep(word, claimed).await? {
+            return Ok(());
+        }
+        self.space.borrow_mut().claim(windows.clone());
+        self.reclaim.borrow_mut().claim = claimed.turn();
+        let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
+        let epochs = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
+        let lower = windows.iter().map(|window| window.end).collect();
+        self.drain().await?;
+        self.reclaim.borrow_mut().sweep = Some(Sweep {
+            word: claimed,
+            stage: Stage::Claimed(epoch + epochs),
+            marks: Marks::new(windows),
+            middle: middle.is_none().then_some(lower),
+            total,
+            seen: (epoch, self.fabric.now_ns()),
+        });
+        Ok(())
+    }
+
+    /// Takes all bags, and keeps what is outside the windows.
+    async fn drain(&self) -> Result<()> {
+        let op = Op::tending(self);
+        let mut head = self.shelf.get();
+        loop {
+            let swap = Batch::of(|batch| batch.compare_swap(SHELF, head.word(), 0));
+            let found = Ref::from_word(self.leased(swap).await?.word(0));
+            if found == head {
+                break;
+            }
+            head = found;
+        }
+        self.shelf.set(Ref::NONE);
+        while !head.is_none() {
+            let (bag, next) = self.read_bag(&op, head).await?;
+            self.adopt(&op, &bag);
+            head = next;
+        }
+        // Clients that take of it know the claim.
+        self.reclaim.borrow_mut().found = Some(0);
+        Ok(())
+    }
+
+    /// Visits segments from `at` on, and returns where to go on.
+    async fn walk(&self, at: Position, marks: &mut Marks) -> Result<Option<Position>> {
+        let op = Op::tending(self);
+        let mut at = at;
+        for _ in 0..VISITS {
+            match self.mark(&op, at, marks).await? {
+                Some(next) => at = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Marks what the segment at `at` uses, and returns the position behind it.
+    async fn mark(
+        &self,
+        op: &Op<'_, F>,
+        at: Position,
+        marks: &mut Marks,
+    ) -> Result<Option<Position>> {
+        let (segment, next) = self.visit_at(op, at).await?;
+        let cur_bytes = block_bytes(self.geometry.cur_bytes());
+        let main_size = |len: u32| block_bytes(main_bytes(len as usize));
+        marks.mark(segment.cur.addr(), cur_bytes);
+        marks.mark(segment.a.main().addr(), main_size(segment.header.len));
+        if let Some((main, len)) = self.pending(op, &segment).await? {
+            marks.mark(segment.pending.addr(), cur_bytes);
+            marks.mark(main.addr(), main_size(len));
+        }
+        let most = block_bytes(kv_bytes(LIMIT_BYTES, LIMIT_BYTES));
+        let mut long = Vec::new();
+        let settled = segment.frozen.main.iter().map(|item| item.entry);
+        let entries = segment.frozen.cur.iter().map(|&(entry, _)| entry).chain(settled);
+        for entry in entries {
+            let kv = entry.kv();
+            match entry.len() {
+                // The block tells its length.
+                Len(0 | 7) if marks.touches(kv.addr(), most) => long.push(kv),
+                Len(0 | 7) => {}
+                Len(units) => marks.mark(kv.addr(), u64::from(units) * UNIT),
+            }
+        }
+        for some in long.chunks(AT_ONCE) {
+            let done = self.read_blocks(op, some.iter().map(|&kv| (kv, KV_HEADER))).await?;
+            for (i, kv) in some.iter().enumerate() {
+                let bytes = Kv::parse(done.bytes(i), kv.addr().off())?.block_bytes();
+                marks.mark(kv.addr(), block_bytes(bytes));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Steps 8 and 9.
+    async fn end(&self, sweep: Sweep, global: u64) -> Result<()> {
+        let gaps = sweep.marks.gaps();
+        let Total { leaked, used, found, asked } = sweep.total;
+        let total = Total {
+            leaked,
+            used: used + sweep.marks.bytes(),
+            found: found + gaps.iter().map(|gap| gap.1).sum::<u64>(),
+            asked,
+        };
+        let phase = if sweep.middle.is_some() { Phase::Preparing } else { Phase::Idle };
+        let word = self.next_word(sweep.word, phase);
+        if !self.swap_sweep(sweep.word, word).await? {
+            return Ok(());
+        }
+        {
+            let mut space = self.space.borrow_mut();
+            space.lift();
+            for (addr, bytes) in gaps {
+                space.add(addr, bytes);
+            }
+            let mut reclaim = self.reclaim.borrow_mut();
+            reclaim.claim = 0;
+            // Then all clients know that the claim has ended.
+            reclaim.found = Some(global + 3);
+            if sweep.middle.is_none() {
+                reclaim.outcome = Outcome::Found(total.found);
+                reclaim.answered = total.asked;
+                reclaim.settles = Some([total.leaked, total.used]);
+                self.stats.borrow_mut().sweeps += 1;
+            }
+        }
+        if sweep.middle.is_some() {
+            let (stage, marks) = (Stage::Freed(global + 3), Marks::default());
+            self.reclaim.borrow_mut().sweep = Some(Sweep { word, stage, marks, total, ..sweep });
+        }
+        Ok(())
+    }
+
+    /// Ends a sweep that this client has begun, after an error of it.
+    async fn give_up(&self, outcome: Outcome) -> Result<()> {
+        let asked = {
+            let mut reclaim = self.reclaim.borrow_mut();
+            reclaim.is_damaged |= matches!(outcome, Outcome::Damage(..));
+            reclaim.sweep = None;
+            reclaim.asked
+        };
+        let word = Words::new(&self.fabric.read_words(SWEEP, 5).await?).sweep;
+        self.stop(word, asked, outcome).await
+    }
+
+    async fn give_up_sweep(&self, sweep: Sweep, outcome: Outcome) -> Result<()> {
+        self.stop(sweep.word, sweep.total.asked, outcome).await
+    }
+
+    /// Swaps the word to idle if it is this client's.
+    async fn stop(&self, word: SweepWord, asked: u64, outcome: Outcome) -> Result<()> {
+        let is_own = word.is_of(self.fabric.row(), self.epochs.borrow().row);
+        if is_own && word.phase() != Phase::Idle {
+            self.swap_sweep(word, self.next_word(word, Phase::Idle)).await?;
+        }
+        let mut reclaim = self.reclaim.borrow_mut();
+        if is_own {
+            let mut space = self.space.borrow_mut();
+            space.lift();
+            reclaim.claim = 0;
+            // What clients have dropped was not found.
+            space.owed_bytes += self.death_bytes();
+        }
+        reclaim.outcome = outcome;
+        reclaim.answered = asked;
+        self.stats.borrow_mut().sweep_failures += 1;
+        Ok(())
+    }
+
+    /// Before this client leaves: another one may sweep.
+    pub(super) async fn stop_sweep(&self) -> Result<()> {
+        let sweep = self.reclaim.borrow_mut().sweep.take();
+        match sweep {
+            Some(sweep) => self.give_up_sweep(sweep, Outcome::None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sweeps, beside all other clients, and returns the bytes that were found free.
+    pub(crate) async fn sweep(&self) -> Result<u64> {
+        let asked = {
+            let mut reclaim = self.reclaim.borrow_mut();
+            reclaim.asked += 1;
+            reclaim.asked
+        };
+        let mut seen = (0, self.fabric.now_ns());
+        loop {
+            self.tick().await?;
+            if self.has_left() {
+                return Err(ErrorKind::Closed.into());
+            }
+            if self.reclaim.borrow().answered >= asked {
+                let outcome = self.reclaim.borrow().outcome;
+                return match outcome {
+                    Outcome::Found(bytes) => Ok(bytes),
+                    Outcome::Damage(what, off) => Err(Error::corrupt(what, off)),
+                    Outcome::HeldBack | Outcome::None => Err(self.held_back()),
+                };
+            }
+            let (latest, now_ns) = (self.epochs.borrow().latest, self.fabric.now_ns());
+            if seen.0 != latest {
+                seen = (latest, now_ns);
+            } else if now_ns - seen.1 >= 2 * self.patience_ns() {
+                return Err(self.held_back());
+            }
+            self.fabric.sleep_ns(self.options.wait_ns.min(self.tick_ns(1))).await;
+        }
+    }
+
+    /// Returns whether this client sweeps.
+    pub(crate) fn sweeps(&self) -> bool {
+        self.reclaim.borrow().sweep.is_some()
+    }
+
+    /// After an allocation has failed: waits if a sweep may find memory, and returns whether to try again. The caller
+    /// holds no block.
+    pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
+        let Words { sweep, leaked, swept, .. } = self.reclaim.borrow().words;
+        let now_ns = self.fabric.now_ns();
+        let (since_ns, leaked) = *hope.since.get_or_insert((now_ns, leaked));
+        let latest = self.epochs.borrow().latest;
+        let is_coming = swept < leaked && !self.reclaim.borrow().is_damaged;
+        if sweep.phase() != Phase::Idle || is_coming {
+            hope.until = latest + CALM;
+        }
+        if latest >= hope.until || now_ns - since_ns >= self.patience_ns() {
+            return Ok(false);
+        }
+        self.stats.borrow_mut().waits += 1;
+        op.wait(self.tick_ns(1)).await;
+        self.tick().await?;
+        Ok(true)
+    }
+}
