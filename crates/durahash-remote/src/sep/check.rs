@@ -14,7 +14,7 @@ use super::layout::{
     BUMP_OFF, Item, Kv, MAIN_FIRST_READ, ROOT, Ref, SHELF, Suffix, UNIT, WordA, counts_of, dep, fp,
     fp2, main_bytes, suffix, usable_bytes,
 };
-use super::look::Scope;
+use super::look::{Scope, Stuck};
 use super::space::{BAG_BYTES, block_bytes};
 use super::verbs::Post;
 use super::walk::Position;
@@ -73,11 +73,13 @@ pub(crate) fn is_damage(e: &Error) -> bool {
 impl<F: Fabric> Core<F> {
     /// A snapshot of the segment at `at`.
     async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Segment> {
+        let mut stuck = Stuck::default();
         loop {
             let sight = self.look(op, at.hash(), Scope::Append, &mut None).await?;
             if let Some(segment) = self.read_segment(op, sight.cur, sight.a, None).await? {
                 return Ok(segment);
             }
+            stuck.at(sight.cur, sight.a)?;
         }
     }
 
@@ -115,7 +117,7 @@ impl<F: Fabric> Core<F> {
     /// The keys and values of the segment at `at`, and the next position. The page lists damaged blocks; an error
     /// is damage of the segment itself, behind which the walk cannot continue.
     pub(crate) async fn page(&self, at: Position) -> Result<Page> {
-        self.upkeep(false).await?;
+        self.upkeep().await?;
         let op = Op::new(self);
         let seen = self.visit(&op, at).await?;
         let mut page = Page {
@@ -189,7 +191,8 @@ impl<F: Fabric> Core<F> {
             at = next;
         }
         self.check_directory(op, &seen, &mut report).await?;
-        // SEP-6
+        // SEP-6. The bumps come last: a client that leaves may take a chunk for a bag meanwhile.
+        let (held, shelf) = self.free_ranges(op).await?;
         let mut bumps = Vec::new();
         for node in 0..self.geometry.nodes {
             let first = self.geometry.first_chunk(node);
@@ -201,7 +204,6 @@ impl<F: Fabric> Core<F> {
             report.taken_bytes += bump - first;
             bumps.push(bump);
         }
-        let (held, shelf) = self.free_ranges(op).await?;
         let sum = |ranges: &[(Addr, u64)]| ranges.iter().map(|range| range.1).sum();
         (report.held_bytes, report.shelf_bytes) = (sum(&held), sum(&shelf));
         let mut all: Vec<_> = [used, held, shelf].concat();

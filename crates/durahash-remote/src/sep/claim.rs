@@ -138,6 +138,8 @@ pub(super) struct Reclaim {
     /// The turn of the claim that is known; 0 if none is.
     pub(super) claim: u64,
     pub(super) sweep: Option<Sweep>,
+    /// Times that it began anew.
+    pub(super) restarts: u32,
     /// Calls that asked for a sweep, and those that were answered.
     pub(super) asked: u64,
     pub(super) answered: u64,

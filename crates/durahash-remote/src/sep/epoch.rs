@@ -178,6 +178,8 @@ impl<F: Fabric> Core<F> {
         let global = epoch_of(self.fabric.read_word(EPOCH).await?)?;
         let Some(told) = self.listen().await? else {
             // Another tick acknowledges this epoch.
+            let epoch = self.epochs.borrow().row.epoch();
+            self.swap_row(epoch, RowState::Live).await?;
             self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
             return Ok(());
         };
@@ -264,10 +266,12 @@ impl<F: Fabric> Core<F> {
                 None => ticks >= PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
-                let marked = self.mark_dead(row, idx).await?;
-                if marked {
+                // Owed before: the future may be dropped when the row is marked.
+                self.space.borrow_mut().owed_bytes += self.death_bytes();
+                if self.mark_dead(row, idx).await? {
                     self.stats.borrow_mut().evictions += 1;
-                    self.space.borrow_mut().owed_bytes += self.death_bytes();
+                } else {
+                    self.space.borrow_mut().owed_bytes -= self.death_bytes();
                 }
             }
         }
@@ -288,6 +292,8 @@ impl<F: Fabric> Core<F> {
             }
             self.fabric.sleep_ns(1000).await;
         }
+        // What others put back later is leaked: then the row stays, and its death counts.
+        let was_idle = self.epochs.borrow().is_idle();
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;
         }
@@ -295,9 +301,14 @@ impl<F: Fabric> Core<F> {
         let op = Op::tending(self);
         self.give_back(&op).await?;
         drop(op);
-        self.settle().await?;
+        // Clients that do not know of a sweep's end drop what it found: then another sweep is due.
+        let latest = self.epochs.borrow().latest;
+        if self.reclaim.borrow().found.is_none_or(|epoch| epoch <= latest) {
+            self.settle().await?;
+        }
+        self.space.borrow_mut().lift();
         self.repay().await?;
-        if self.epochs.borrow().is_idle() {
+        if was_idle && self.epochs.borrow().is_idle() {
             let epoch = self.epochs.borrow().row.epoch();
             self.swap_row(epoch, RowState::Free).await?;
         }

@@ -40,6 +40,7 @@ use super::layout::{
     main_bytes, main_segment, suffix, usable_bytes, word_at, words,
 };
 use super::options::Technique;
+use super::shelf::POPS;
 use super::space::block_bytes;
 use super::verbs::Post;
 
@@ -49,6 +50,8 @@ const STRIDE: u16 = 32;
 const MENDED: usize = 256;
 /// Bytes of the directory read or written at once.
 const PIECE: u64 = 1 << 18;
+/// The longest wait for another coroutine that takes memory.
+const TAKING_NS: u64 = 10_000_000;
 
 /// A segment that was read whole.
 pub(super) struct Segment {
@@ -411,18 +414,24 @@ impl<F: Fabric> Core<F> {
         let bytes = block_bytes(bytes);
         let first = self.space.borrow_mut().turn();
         let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
-        if let Some(block) = own(first) {
+        let any = || (0..self.geometry.nodes).find_map(|i| own((first + i) % self.geometry.nodes));
+        let is_used_up = || self.exhausted[usize::from(first)].get();
+        let serve = || if is_used_up() { any() } else { own(first) };
+        if let Some(block) = serve() {
             return Ok(block);
         }
-        // One coroutine takes memory, and the others take of it.
-        while self.taking.replace(true) {
+        // One coroutine takes memory, and the others take of it, but for one that is not polled.
+        let began_ns = self.fabric.now_ns();
+        while self.taking.replace(true) && self.fabric.now_ns() - began_ns < TAKING_NS {
             self.fabric.sleep_ns(1000).await;
-            if let Some(block) = own(first) {
+            if let Some(block) = serve() {
                 return Ok(block);
             }
         }
         let _taking = Taking(&self.taking);
-        if let Some(block) = self.pop(op, || own(first)).await? {
+        if !self.shelf.get().is_none()
+            && let Some(block) = self.pop(op, POPS, any).await?
+        {
             return Ok(block);
         }
         for i in 0..self.geometry.nodes {
@@ -437,7 +446,11 @@ impl<F: Fabric> Core<F> {
                 }
             }
         }
-        let block = self.space.borrow_mut().take_larger(bytes);
+        let larger = || self.space.borrow_mut().take_larger(bytes);
+        let block = match larger() {
+            None => self.pop(op, u32::MAX, larger).await?,
+            block => block,
+        };
         // The blocks that wait for their epoch are needed.
         self.short.set(block.is_none());
         block.ok_or_else(|| Error::full(bytes, Limit::Nodes))

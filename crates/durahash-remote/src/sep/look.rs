@@ -34,6 +34,27 @@ const BUDDIES: u32 = 4;
 /// Looks after which a segment whose word A keeps changing counts as damaged.
 const LAPS: u32 = 100_000;
 
+/// Looks at an unchanged segment that is no snapshot, after which it counts as damaged.
+const STUCK: u32 = 100;
+
+/// How often a segment was no snapshot, with the same word A.
+#[derive(Default)]
+pub(super) struct Stuck(Option<(Ref, u64)>, u32);
+
+impl Stuck {
+    /// Counts a look that was in vain.
+    pub(super) fn at(&mut self, cur: Ref, a: WordA) -> Result<()> {
+        if self.0.replace((cur, a.0)) != Some((cur, a.0)) {
+            self.1 = 0;
+        }
+        self.1 += 1;
+        if self.1 < STUCK {
+            return Ok(());
+        }
+        Err(Error::corrupt("an entry of another generation", cur.addr().off()))
+    }
+}
+
 /// A snapshot of a segment.
 #[derive(Debug)]
 pub(super) struct Sight {
@@ -69,6 +90,7 @@ impl<F: Fabric> Core<F> {
         block: &mut Block,
     ) -> Result<Sight> {
         let mut cur = self.cache.borrow().directory.find(hash);
+        let mut stuck = Stuck::default();
         for _ in 0..LAPS {
             let (snapshot, before) = {
                 // Read together, and before a post: coroutines share the cache.
@@ -118,6 +140,7 @@ impl<F: Fabric> Core<F> {
                 continue;
             }
             let Some((live, free)) = self.entries(op, cur, a, offset, window).await? else {
+                stuck.at(cur, a)?;
                 self.cache.borrow_mut().turn(cur, a, op.tag);
                 continue;
             };

@@ -161,11 +161,12 @@ impl<F: Fabric> Core<F> {
         self.options.tick_ns.saturating_mul(times).min(quarter)
     }
 
-    /// Ticks if a tick is overdue, as without the service, or memory is short. An operation that writes also `gives`.
-    pub(super) async fn upkeep(&self, gives: bool) -> Result<()> {
+    /// Beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
+    /// are often dropped.
+    pub(super) async fn upkeep(&self) -> Result<()> {
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns(1) || self.short.get() {
-            self.beat(gives).await?;
+            self.beat(false).await?;
             self.short.set(false);
         }
         Ok(())

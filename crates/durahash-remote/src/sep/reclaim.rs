@@ -20,7 +20,7 @@
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
 //! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
-//! begins anew, as another client does after a death.
+//! begins anew, as another client does after a death; when it happens again, the sweep ends.
 //!
 //! | Step of a tick | Then |
 //! |---|---|
@@ -71,6 +71,7 @@ use super::layout::{
     BUMP_OFF, EPOCH, KV_HEADER, Kv, LEAKED, LIMIT_BYTES, Len, Ref, Row, RowState, SHELF, SWEEP,
     SWEPT, UNIT, WINDOW_OFF, epoch_of, kv_bytes, main_bytes, usable_bytes, word_at,
 };
+use super::shelf::is_of_damage;
 use super::space::block_bytes;
 use super::verbs::Post;
 use super::walk::{Marks, Position};
@@ -85,6 +86,8 @@ const LOOKS: u32 = 8;
 const CALM: u64 = 8;
 /// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
 const SETTLED: u64 = 64;
+/// Times that a client begins its sweep anew, after futures that were dropped.
+const RESTARTS: u32 = 1;
 
 impl<F: Fabric> Core<F> {
     /// Reads the words, after the epoch was read. `None` if the windows do not become those of the claim.
@@ -129,27 +132,36 @@ impl<F: Fabric> Core<F> {
     /// A part of a tick: tells what was leaked, takes a step of a sweep, and with `gives` shares memory.
     pub(super) async fn tend(&self, global: u64, rows: &[Row], gives: bool) -> Result<()> {
         self.repay().await?;
-        let step = self.advance(global, rows).await;
+        // Without the service, too, a sweep that this client has begun ends.
+        let advances = gives || {
+            let word = self.reclaim.borrow().words.sweep;
+            word.phase() != Phase::Idle && self.is_own(word)
+        };
+        let step = if advances { self.advance(global, rows).await } else { Ok(()) };
         if let Err(error) = step {
             match error.kind() {
                 &ErrorKind::Corrupt { what, off } => {
                     self.give_up(Outcome::Damage(what, off)).await?;
                 }
-                ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. } => {
-                    self.give_up(Outcome::Damage("an address", 0)).await?;
-                }
+                _ if is_of_damage(&error) => self.give_up(Outcome::Damage("an address", 0)).await?,
                 _ => return Err(error),
             }
         }
-        let found = self.reclaim.borrow().found.is_some_and(|epoch| epoch <= global);
-        if gives {
-            self.share_surplus(found).await?;
+        let found = self.reclaim.borrow().found;
+        // Before, a client that knows the claim would drop what it takes.
+        if !gives || found.is_some_and(|epoch| epoch > global) {
+            return Ok(());
         }
-        if found {
+        self.share_surplus(found.is_some()).await?;
+        if found.is_some() {
             self.reclaim.borrow_mut().found = None;
             self.settle().await?;
         }
         Ok(())
+    }
+
+    fn is_own(&self, word: SweepWord) -> bool {
+        word.is_of(self.fabric.row(), self.epochs.borrow().row)
     }
 
     /// Tells that a sweep is over, when other clients have what it found: after a death before, another sweep is due.
@@ -180,9 +192,15 @@ impl<F: Fabric> Core<F> {
         Ok(done)
     }
 
+    /// Bytes of a chunk, or of a part of the nodes if a client takes larger ones.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        let usable = (0..self.geometry.nodes).map(|node| usable_bytes(&self.fabric, node));
+        self.options.chunk_bytes.min(usable.max().unwrap_or(0) / 16)
+    }
+
     /// What a client keeps, and what it gives of more.
     fn kept_bytes(&self) -> u64 {
-        8 * self.options.chunk_bytes * u64::from(self.geometry.nodes)
+        8 * self.chunk_bytes() * u64::from(self.geometry.nodes)
     }
 
     /// What a death leaks at most, but for what was unlinked lately.
@@ -261,7 +279,7 @@ impl<F: Fabric> Core<F> {
 
     /// Begins a sweep if one is due and no other client's is under way.
     async fn may_begin(&self, global: u64, rows: &[Row]) -> Result<()> {
-        let (words, asked, begins) = {
+        let (words, asked, begins, restarts) = {
             let mut reclaim = self.reclaim.borrow_mut();
             let words = reclaim.words;
             let is_asked = reclaim.asked > reclaim.answered;
@@ -273,16 +291,20 @@ impl<F: Fabric> Core<F> {
                 is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm + CALM
             } else {
                 reclaim.calm = global;
-                let is_own = words.sweep.is_of(self.fabric.row(), self.epochs.borrow().row);
                 let lives = rows.get(words.sweep.row()).is_some_and(|row| {
                     row.state() == RowState::Live && row.incarnation() == words.sweep.incarnation()
                 });
-                is_own || !lives
+                self.is_own(words.sweep) || !lives
             };
-            (words, reclaim.asked, begins)
+            let is_again = words.sweep.phase() != Phase::Idle && self.is_own(words.sweep);
+            reclaim.restarts = if is_again { reclaim.restarts + 1 } else { 0 };
+            (words, reclaim.asked, begins, reclaim.restarts)
         };
         if !begins {
             return Ok(());
+        }
+        if restarts > RESTARTS {
+            return self.stop(words.sweep, asked, Outcome::HeldBack).await;
         }
         let word = self.next_word(words.sweep, Phase::Preparing);
         if !self.swap_sweep(words.sweep, word).await? {
@@ -354,11 +376,11 @@ impl<F: Fabric> Core<F> {
         self.shelf.set(Ref::NONE);
         while !head.is_none() {
             let (bag, next) = self.read_bag(&op, head).await?;
-            self.adopt(&op, &bag);
+            self.adopt(&op, &bag, true);
             head = next;
         }
-        // Clients that take of it know the claim.
-        self.reclaim.borrow_mut().found = Some(0);
+        // Clients that take of it know the claim, but for what an earlier sweep has found.
+        self.reclaim.borrow_mut().found.get_or_insert(0);
         Ok(())
     }
 
@@ -471,7 +493,7 @@ impl<F: Fabric> Core<F> {
 
     /// Swaps the word to idle if it is this client's.
     async fn stop(&self, word: SweepWord, asked: u64, outcome: Outcome) -> Result<()> {
-        let is_own = word.is_of(self.fabric.row(), self.epochs.borrow().row);
+        let is_own = self.is_own(word);
         if is_own && word.phase() != Phase::Idle {
             self.swap_sweep(word, self.next_word(word, Phase::Idle)).await?;
         }
@@ -537,6 +559,12 @@ impl<F: Fabric> Core<F> {
     /// After an allocation has failed: waits if a sweep may find memory, and returns whether to try again. The caller
     /// holds no block.
     pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
+        let is_first = hope.since.is_none();
+        if is_first {
+            // The words of the last tick may be old.
+            drop(self.still().await);
+            self.tick().await?;
+        }
         let Words { sweep, leaked, swept, .. } = self.reclaim.borrow().words;
         let now_ns = self.fabric.now_ns();
         let (since_ns, leaked) = *hope.since.get_or_insert((now_ns, leaked));
@@ -544,6 +572,9 @@ impl<F: Fabric> Core<F> {
         let is_coming = swept < leaked && !self.reclaim.borrow().is_damaged;
         if sweep.phase() != Phase::Idle || is_coming {
             hope.until = latest + CALM;
+        }
+        if is_first && !self.shelf.get().is_none() {
+            return Ok(true);
         }
         if latest >= hope.until || now_ns - since_ns >= self.patience_ns() {
             return Ok(false);

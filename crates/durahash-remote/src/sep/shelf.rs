@@ -22,16 +22,17 @@
 //! A bag does not change while it is on the shelf. The block of a popped bag is retired, not free: so a client that pops
 //! the bag too late reads what was there, and its swap fails, as the same address is not on the shelf again while its
 //! operation lives. Both run under the tag of an operation, which was taken before memory left the [`Space`] for the bag:
-//! a sweep waits for such tags. If the future of a push is dropped, the tag stays, as after any dropped write; so lookups,
+//! a sweep waits for such tags. If the future of a push is dropped, the tag stays, as after any dropped write; so operations,
 //! whose futures are often dropped, push nothing.
 //!
 //! [`Space`]: super::space::Space
 
-use durahash_media::{Error, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Batch, Fabric};
 
 use super::Core;
+use super::check::is_damage;
 use super::epoch::Op;
 use super::layout::{Ref, SHELF, UNIT, usable_bytes, words};
 use super::space::{BAG_BYTES, Bag};
@@ -40,12 +41,18 @@ use super::verbs::Post;
 /// Bags that are pushed at once.
 const PUSHED: usize = 64;
 /// Bags that an allocation pops at most.
-const POPS: u32 = 8;
+pub(super) const POPS: u32 = 8;
 
 fn bag_bytes(bag: &Bag, next: Ref) -> Vec<u8> {
     let head = [next.word(), bag.epoch, bag.extents.len() as u64];
     let extents = bag.extents.iter().map(|&(at, bytes)| at.word() | (bytes / UNIT) << 42);
     head.into_iter().chain(extents).flat_map(u64::to_le_bytes).collect()
+}
+
+/// Returns whether damage of a word or a bag is the cause.
+pub(super) fn is_of_damage(error: &Error) -> bool {
+    let kind = error.kind();
+    is_damage(error) || matches!(kind, ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. })
 }
 
 impl<F: Fabric> Core<F> {
@@ -72,25 +79,31 @@ impl<F: Fabric> Core<F> {
         Ok((Bag { at, epoch: all[1], extents }, Ref::from_word(all[0])))
     }
 
-    /// Takes bags from the shelf, until `serve` finds what it looks for in this client's memory.
+    /// Takes so many bags from the shelf, or until `serve` finds what it looks for in this client's memory.
     pub(super) async fn pop(
         &self,
         op: &Op<'_, F>,
+        most: u32,
         serve: impl Fn() -> Option<Ref>,
     ) -> Result<Option<Ref>> {
-        if self.shelf.get().is_none() {
-            return Ok(None);
-        }
         let mut head = Ref::from_word(op.read_word(SHELF).await?);
         let mut pops = 0;
-        while !head.is_none() && pops < POPS {
-            let (bag, next) = self.read_bag(op, head).await?;
+        while !head.is_none() && pops < most {
+            let (bag, next) = match self.read_bag(op, head).await {
+                Ok(read) => read,
+                // The memory behind it is lost to a sweep.
+                Err(error) if is_of_damage(&error) => {
+                    head = Ref::NONE;
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             let found = Ref::from_word(op.swap_word(SHELF, head.word(), next.word()).await?);
             if found != head {
                 head = found;
                 continue;
             }
-            self.adopt(op, &bag);
+            self.adopt(op, &bag, false);
             (head, pops) = (next, pops + 1);
             self.shelf.set(head);
             if let Some(block) = serve() {
@@ -102,10 +115,10 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Adds a bag that was popped to this client's memory.
-    pub(super) fn adopt(&self, op: &Op<'_, F>, bag: &Bag) {
+    pub(super) fn adopt(&self, op: &Op<'_, F>, bag: &Bag, sweeps: bool) {
         let epoch = self.epochs.borrow().latest;
         let mut space = self.space.borrow_mut();
-        space.adopt(bag, epoch);
+        space.adopt(bag, epoch, sweeps);
         space.retire(op.tag, bag.at, BAG_BYTES);
     }
 
@@ -134,7 +147,7 @@ impl<F: Fabric> Core<F> {
             let bags = {
                 let mut space = self.space.borrow_mut();
                 // So many that others find some, and so few that they are pushed at once.
-                let some = (4 * self.options.chunk_bytes).max(space.free_bytes() / PUSHED as u64);
+                let some = (4 * self.chunk_bytes()).max(space.free_bytes() / PUSHED as u64);
                 space.give(keep, some, PUSHED)
             };
             self.push(op, &bags).await?;

@@ -224,8 +224,10 @@ impl Space {
         }
     }
 
-    /// Adds the extents of a bag.
-    pub(super) fn adopt(&mut self, bag: &Bag, epoch: u64) {
+    /// Adds the extents of a bag. What lies in a window counts as leaked, unless this client `sweeps`: another client
+    /// may know a claim that has ended.
+    pub(super) fn adopt(&mut self, bag: &Bag, epoch: u64, sweeps: bool) {
+        let dropped_bytes = self.dropped_bytes;
         for &(block, bytes) in &bag.extents {
             if bag.epoch > epoch {
                 self.wait(bag.epoch, block, bytes);
@@ -234,8 +236,13 @@ impl Space {
             if planted(Fault::BagUnfiltered) {
                 self.put_range(block.addr(), bytes);
             } else {
+                let before = self.free_bytes;
                 self.add(block.addr(), bytes);
+                self.dropped_bytes += bytes - (self.free_bytes - before);
             }
+        }
+        if sweeps {
+            self.dropped_bytes = dropped_bytes;
         }
     }
 
@@ -330,12 +337,22 @@ impl Space {
         self.join();
         while bags.len() < count && !self.waiting.is_empty() {
             let Some(at) = self.take_any_range(BAG_BYTES) else { break };
-            let some = self.waiting.len().min(BAG_EXTENTS);
-            let blocks: Vec<RetiredBlock> = self.waiting.drain(..some).collect();
-            self.waiting_bytes -= blocks.iter().map(|waiting| waiting.bytes).sum::<u64>();
-            let epoch = blocks.iter().map(|waiting| waiting.epoch).max().unwrap_or(0);
-            let extents = blocks.into_iter().map(|waiting| (waiting.block, waiting.bytes));
-            bags.push(Bag { at, epoch, extents: extents.collect() });
+            let mut bag = Bag { at, epoch: 0, extents: Vec::new() };
+            while bag.extents.len() < BAG_EXTENTS
+                && let Some(waiting) = self.waiting.front_mut()
+            {
+                let (block, bytes) = (waiting.block, waiting.bytes.min(EXTENT_MAX));
+                bag.epoch = bag.epoch.max(waiting.epoch);
+                bag.extents.push((block, bytes));
+                self.waiting_bytes -= bytes;
+                if waiting.bytes == bytes {
+                    self.waiting.pop_front();
+                } else {
+                    waiting.block = Ref::new(block.addr().add(bytes));
+                    waiting.bytes -= bytes;
+                }
+            }
+            bags.push(bag);
         }
         bags
     }
@@ -447,7 +464,7 @@ mod tests {
             space.put(at(20_480), 64);
             space.retire(1, at(30_720), 4096);
             let bag = Bag { at: at(64), epoch: 0, extents: vec![(at(40_960), 8192)] };
-            space.adopt(&bag, 1);
+            space.adopt(&bag, 1, true);
         };
         let mut space = Space::new(1);
         fill(&mut space);

@@ -56,7 +56,7 @@ impl<F: Fabric> Core<F> {
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Self::check_sizes(key, &[])?;
-        self.upkeep(false).await?;
+        self.upkeep().await?;
         let hash = self.hash.hash(key);
         let op = Op::new(self);
         let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
@@ -66,7 +66,7 @@ impl<F: Fabric> Core<F> {
     /// Puts a value, or removes the key.
     pub(crate) async fn append(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         Self::check_sizes(key, value.unwrap_or_default())?;
-        self.upkeep(true).await?;
+        self.upkeep().await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
         // Before a block is allocated that could not be freed.
@@ -169,7 +169,7 @@ impl<F: Fabric> Core<F> {
         mut decide: impl FnMut(Option<&[u8]>) -> Change,
     ) -> Result<(Option<Vec<u8>>, bool)> {
         Self::check_sizes(key, &[])?;
-        self.upkeep(true).await?;
+        self.upkeep().await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
         let mut hope = Hope::default();
