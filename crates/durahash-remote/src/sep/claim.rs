@@ -8,6 +8,10 @@ use super::walk::{Marks, Position};
 /// Bits of an offset in the words of a window, and of the turn behind it.
 const OFF_BITS: u32 = 35;
 const TURN_BITS: u32 = 29;
+/// Epochs between a claim that was seen and the next sweep, at least.
+pub(super) const CALM: u64 = 8;
+/// Clients have the memory of the windows for so many times as long as a sweep takes.
+const PAUSES: u64 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -148,8 +152,10 @@ pub(super) struct Reclaim {
     pub(super) is_damaged: bool,
     /// The epoch in which it opened the index.
     pub(super) opened: u64,
-    /// The last epoch in which a sweep was under way.
-    pub(super) calm: u64,
+    /// The first and the last epoch in which the last sweep was under way.
+    pub(super) busy: (u64, u64),
+    /// It is under way.
+    pub(super) is_busy: bool,
     /// The words that are written when what a sweep found is shared: what was leaked when it began, and the bytes in use.
     pub(super) settles: Option<[u64; 2]>,
     /// Memory was found that is to be shared from this epoch on.
@@ -159,7 +165,21 @@ pub(super) struct Reclaim {
 impl Reclaim {
     /// The part of a client that has opened the index in this epoch.
     pub(super) fn from(epoch: u64) -> Self {
-        Reclaim { opened: epoch, calm: epoch, ..Reclaim::default() }
+        Reclaim { opened: epoch, busy: (epoch, epoch), ..Reclaim::default() }
+    }
+
+    /// Notes in this epoch whether a sweep is under way.
+    pub(super) fn note(&mut self, epoch: u64) {
+        let was_busy = self.is_busy;
+        self.is_busy = self.words.sweep.phase() != Phase::Idle;
+        if self.is_busy {
+            self.busy = (if was_busy { self.busy.0 } else { epoch }, epoch);
+        }
+    }
+
+    /// The epoch from which on another sweep may begin.
+    pub(super) fn calm(&self) -> u64 {
+        self.busy.1 + CALM.max(PAUSES * (self.busy.1 - self.busy.0))
     }
 }
 

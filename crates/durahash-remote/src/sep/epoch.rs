@@ -169,7 +169,7 @@ impl<F: Fabric> Core<F> {
         self.beat(true).await
     }
 
-    /// The same, and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
+    /// The same, and sweeps and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
     pub(super) async fn beat(&self, gives: bool) -> Result<()> {
         if self.closed.get() || self.epochs.borrow().ticking {
             return Ok(());

@@ -20,7 +20,8 @@
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
 //! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
-//! begins anew, as another client does after a death; when it happens again, the sweep ends.
+//! begins anew, as another client does after a death; when it happens again, the sweep ends. A client whose sweep ends early takes
+//! back what it had in the windows itself.
 //!
 //! | Step of a tick | Then |
 //! |---|---|
@@ -54,7 +55,7 @@
 //!
 //! # When a sweep begins
 //! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
-//! when that is an eighth of what the last one found in use, or where an allocation has failed and anything was leaked;
+//! when that is an eighth of what the last one found in use, and the last one is over for long, or where an allocation has failed and anything was leaked;
 //! or when it is asked to.
 
 use durahash_media::{Error, ErrorKind, Result};
@@ -64,7 +65,8 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::claim::{
-    Hope, Outcome, Phase, Stage, Sweep, SweepWord, Told, Total, Words, window_end, window_word,
+    CALM, Hope, Outcome, Phase, Stage, Sweep, SweepWord, Told, Total, Words, window_end,
+    window_word,
 };
 use super::epoch::Op;
 use super::layout::{
@@ -82,8 +84,6 @@ const VISITS: u32 = 16;
 const AT_ONCE: usize = 256;
 /// Reads of the windows until they are those of the claim.
 const LOOKS: u32 = 8;
-/// Epochs between a claim that was seen and the next sweep.
-const CALM: u64 = 8;
 /// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
 const SETTLED: u64 = 64;
 /// Times that a client begins its sweep anew, after futures that were dropped.
@@ -119,7 +119,7 @@ impl<F: Fabric> Core<F> {
     pub(super) fn heed(&self, (words, windows): Told) {
         let mut reclaim = self.reclaim.borrow_mut();
         if let Some(windows) = windows {
-            self.space.borrow_mut().claim(windows);
+            self.space.borrow_mut().claim(windows, false);
             reclaim.claim = words.sweep.turn();
         } else if words.sweep.phase() != Phase::Claimed && reclaim.claim != 0 {
             self.space.borrow_mut().lift();
@@ -129,8 +129,9 @@ impl<F: Fabric> Core<F> {
         reclaim.words = words;
     }
 
-    /// A part of a tick: tells what was leaked, takes a step of a sweep, and with `gives` shares memory.
+    /// A part of a tick: tells what was leaked, and if it `gives`, takes a step of a sweep and shares memory.
     pub(super) async fn tend(&self, global: u64, rows: &[Row], gives: bool) -> Result<()> {
+        self.reclaim.borrow_mut().note(global);
         self.repay().await?;
         // Without the service, too, a sweep that this client has begun ends.
         let advances = gives || {
@@ -235,7 +236,6 @@ impl<F: Fabric> Core<F> {
         } else if now_ns - sweep.seen.1 >= self.patience_ns() {
             return self.give_up_sweep(sweep, Outcome::HeldBack).await;
         }
-        self.reclaim.borrow_mut().calm = global;
         if let Stage::Freed(until) = sweep.stage
             && global > until
         {
@@ -288,9 +288,8 @@ impl<F: Fabric> Core<F> {
                 let is_much = lost >= words.used / 8 + self.kept_bytes()
                     && global >= reclaim.opened + SETTLED;
                 let is_due = is_much || lost > 0 && self.short.get();
-                is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm + CALM
+                is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm()
             } else {
-                reclaim.calm = global;
                 let lives = rows.get(words.sweep.row()).is_some_and(|row| {
                     row.state() == RowState::Live && row.incarnation() == words.sweep.incarnation()
                 });
@@ -344,7 +343,7 @@ impl<F: Fabric> Core<F> {
         if !self.swap_sweep(word, claimed).await? {
             return Ok(());
         }
-        self.space.borrow_mut().claim(windows.clone());
+        self.space.borrow_mut().claim(windows.clone(), true);
         self.reclaim.borrow_mut().claim = claimed.turn();
         let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
         let epochs = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
@@ -494,15 +493,18 @@ impl<F: Fabric> Core<F> {
     /// Swaps the word to idle if it is this client's.
     async fn stop(&self, word: SweepWord, asked: u64, outcome: Outcome) -> Result<()> {
         let is_own = self.is_own(word);
-        if is_own && word.phase() != Phase::Idle {
-            self.swap_sweep(word, self.next_word(word, Phase::Idle)).await?;
-        }
+        let stops = is_own
+            && word.phase() != Phase::Idle
+            && self.swap_sweep(word, self.next_word(word, Phase::Idle)).await?;
         let mut reclaim = self.reclaim.borrow_mut();
         if is_own {
             let mut space = self.space.borrow_mut();
+            if stops {
+                space.take_back();
+            }
             space.lift();
             reclaim.claim = 0;
-            // What clients have dropped was not found.
+            // What other clients have dropped was not found.
             space.owed_bytes += self.death_bytes();
         }
         reclaim.outcome = outcome;

@@ -51,6 +51,8 @@ pub(super) const BAG_BYTES: u64 = 1024;
 pub(super) const BAG_EXTENTS: usize = 125;
 /// The longest extent of a bag, in units of 22 bits.
 const EXTENT_MAX: u64 = UNIT << 21;
+/// Pieces that are set aside, at most.
+const ASIDE: usize = 1 << 16;
 
 /// Free memory for the shelf: extents, and a block of [`BAG_BYTES`] that will tell of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub(super) struct Space {
     pub(super) doubtful_bytes: u64,
     /// What a sweep has claimed of each node; empty if none has.
     windows: Vec<Range<u64>>,
+    /// Of the client that sweeps: free memory that was dropped because it lies in a window. It is as before if the sweep gives up.
+    aside: Option<Vec<(Addr, u64)>>,
     /// Bytes of retired blocks that were dropped because they lie in a window. The sweep may have passed them; it finds
     /// what else is dropped.
     dropped_bytes: u64,
@@ -159,7 +163,7 @@ impl Space {
 
     /// Adds a chunk of `node` for blocks of the kind of `bytes`.
     pub(super) fn add_chunk(&mut self, node: u8, bytes: u64, off: u64, chunk_bytes: u64) {
-        for (addr, chunk_bytes) in self.outside(Addr::new(node, off), chunk_bytes) {
+        for (addr, chunk_bytes) in self.enter(Addr::new(node, off), chunk_bytes) {
             match chunk_bytes {
                 0 => {}
                 _ if bytes > SMALL => self.put_range(addr, chunk_bytes),
@@ -190,9 +194,20 @@ impl Space {
         [(addr, to - addr.off()), (addr.add(from - addr.off()), end - from)]
     }
 
+    /// The same of free memory, which the client that sweeps sets aside.
+    fn enter(&mut self, addr: Addr, bytes: u64) -> [(Addr, u64); 2] {
+        let parts = self.outside(addr, bytes);
+        let dropped = bytes - parts[0].1 - parts[1].1;
+        if let Some(aside) = self.aside.as_mut().filter(|aside| dropped > 0 && aside.len() < ASIDE)
+        {
+            aside.push((addr.add(parts[0].1), dropped));
+        }
+        parts
+    }
+
     /// Frees whole units, possibly none, that were never published, or whose epoch has passed.
     pub(super) fn put(&mut self, block: Ref, bytes: u64) {
-        for (addr, bytes) in self.outside(block.addr(), bytes) {
+        for (addr, bytes) in self.enter(block.addr(), bytes) {
             match bytes {
                 0 => {}
                 1..=SMALL => {
@@ -248,18 +263,19 @@ impl Space {
 
     /// Frees memory that need not be whole blocks: it is joined with its neighbours.
     pub(super) fn add(&mut self, addr: Addr, bytes: u64) {
-        for (addr, bytes) in self.outside(addr, bytes) {
+        for (addr, bytes) in self.enter(addr, bytes) {
             if bytes > 0 {
                 self.put_range(addr, bytes);
             }
         }
     }
 
-    /// Drops all that lies in these windows, from now on too.
-    pub(super) fn claim(&mut self, windows: Vec<Range<u64>>) {
+    /// Drops all that lies in these windows, from now on too. The client that `sweeps` sets it aside.
+    pub(super) fn claim(&mut self, windows: Vec<Range<u64>>, sweeps: bool) {
         self.lift();
         let new = Space {
             windows,
+            aside: sweeps.then(Vec::new),
             next: self.next,
             doubtful_bytes: self.doubtful_bytes,
             owed_bytes: self.owed_bytes,
@@ -276,8 +292,18 @@ impl Space {
         self.dropped_bytes = 0;
     }
 
+    /// Ends the claim of a sweep that gives up, before another one begins.
+    pub(super) fn take_back(&mut self) {
+        let aside = self.aside.take();
+        self.lift();
+        for (addr, bytes) in aside.into_iter().flatten() {
+            self.add(addr, bytes);
+        }
+    }
+
     /// Ends the claim.
     pub(super) fn lift(&mut self) {
+        self.aside = None;
         self.owed_bytes += mem::take(&mut self.dropped_bytes);
         self.windows.clear();
     }
@@ -468,10 +494,12 @@ mod tests {
         };
         let mut space = Space::new(1);
         fill(&mut space);
-        space.claim(vec![8192..32_768]);
+        space.claim(vec![8192..32_768], true);
         assert_eq!(space.held(), [0, 4096 + 8192, 2048]);
+        space.take_back();
+        assert_eq!(space.held(), [0, 8192 + 4096 + 64 + 8192, 2048]);
         let mut other = Space::new(1);
-        other.claim(vec![8192..32_768]);
+        other.claim(vec![8192..32_768], false);
         fill(&mut other);
         assert_eq!(other.held(), [4096, 8192, 2048]);
         other.lift();

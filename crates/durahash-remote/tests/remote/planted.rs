@@ -16,23 +16,23 @@ type Shape = fn(&mut Plan);
 
 const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
-    (&[KnownByAddress], returning, 4, 100),
-    (&[ComparedLate], any, 9, 100),
-    (&[ZeroBuddy], splitting, 3, 500),
+    (&[KnownByAddress], returning, 8, 100),
+    (&[ComparedLate], any, 7, 100),
+    (&[ZeroBuddy], splitting, 5, 500),
     (&[OtherIsFree], staying, 37, 300),
     (&[BehindFree], wide, 211, 300),
-    (&[WindowIsAll], wide, 15, 100),
+    (&[WindowIsAll], wide, 17, 100),
     (&[OldestFirst], any, 2, 100),
-    (&[TombstonePassed], any, 1, 100),
+    (&[TombstonePassed], any, 2, 100),
     (&[RangeBare, RangeUnchecked], large, 1, 5),
 ];
 
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 1, 100),
-    (&[OrderAssumed], crowded, 1, 100),
+    (&[OrderAssumed], crowded, 12, 100),
     (&[DecidedOnce], any, 2, 100),
-    (&[OthersMerge], any, 18, 200),
+    (&[OthersMerge], any, 14, 200),
     (&[TombstoneMerged], any, 1, 100),
     (&[KeysUncompared], any, 1, 100),
     (&[HintOfAny], any, 1, 100),
@@ -40,22 +40,22 @@ const WRITES: &[Case] = &[
 ];
 
 const SPLITS: &[Case] = &[
-    (&[SplitByHints], any, 72, 500),
+    (&[SplitByHints], any, 189, 500),
     (&[DepthBitsKept], any, 1, 100),
-    (&[BuddyWithHalves], splitting, 27, 200),
+    (&[BuddyWithHalves], splitting, 16, 200),
     (&[BuddyLast], any, 583, 1000),
     (&[NotAdopted], any, 19, 100),
     (&[LoserFrees], splitting, 48, 200),
-    (&[DoubledFirst], splitting, 14, 200),
-    (&[PendingOverlooked], splitting, 132, 500),
+    (&[DoubledFirst], splitting, 22, 200),
+    (&[PendingOverlooked], splitting, 70, 500),
 ];
 
 const EPOCHS: &[Case] = &[
-    (&[ReusedAtOnce], any, 2, 200),
+    (&[ReusedAtOnce], any, 16, 200),
     (&[TwoEpochs], churning, 781, 1000),
     (&[RowIsLatest], returning, 722, 1000),
-    (&[RowsUnasked], any, 56, 500),
-    (&[EpochOnce], joining, 723, 1500),
+    (&[RowsUnasked], any, 15, 500),
+    (&[EpochOnce], joining, 1703, 2000),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
     (&[Narrow, Unflushed], turning, 736, 1000),
@@ -63,15 +63,15 @@ const EPOCHS: &[Case] = &[
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 9, 100),
+    (&[RetiredUnfiltered], sweeping, 6, 100),
     (&[BagUnfiltered], sweeping, 1, 100),
-    (&[ClaimUnwaited], sweeping, 109, 500),
+    (&[ClaimUnwaited], sweeping, 34, 500),
 ];
 
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
-    (&[Unfenced, LeaseBefore, LeaseAfter], leased, 10, 300),
-    (&[Unfenced, BeatWhenSeen], leased, 71, 300),
+    (&[Unfenced, LeaseBefore, LeaseAfter], leased, 11, 300),
+    (&[Unfenced, BeatWhenSeen], leased, 5, 300),
 ];
 
 /// As they are drawn.
