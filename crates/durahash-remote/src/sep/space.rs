@@ -492,14 +492,15 @@ mod tests {
             let bag = Bag { at: at(64), epoch: 0, extents: vec![(at(40_960), 8192)] };
             space.adopt(&bag, 1, true);
         };
+        let window = 8192..32_768;
         let mut space = Space::new(1);
         fill(&mut space);
-        space.claim(vec![8192..32_768], true);
+        space.claim(vec![window.clone()], true);
         assert_eq!(space.held(), [0, 4096 + 8192, 2048]);
         space.take_back();
         assert_eq!(space.held(), [0, 8192 + 4096 + 64 + 8192, 2048]);
         let mut other = Space::new(1);
-        other.claim(vec![8192..32_768], false);
+        other.claim(vec![window], false);
         fill(&mut other);
         assert_eq!(other.held(), [4096, 8192, 2048]);
         other.lift();

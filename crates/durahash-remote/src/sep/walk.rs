@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn gaps_are_what_no_block_covers() {
         let at = |units: u64| Addr::new(0, units * UNIT);
-        let mut marks = Marks::new(vec![10 * UNIT..300 * UNIT]);
+        let window = 10 * UNIT..300 * UNIT;
+        let mut marks = Marks::new(vec![window]);
         for (unit, units) in [(5, 8), (20, 1), (64, 140), (299, 9), (400, 3), (1, 2)] {
             marks.mark(at(unit), units * UNIT);
         }
