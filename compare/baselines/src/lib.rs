@@ -60,7 +60,7 @@ enum Command {
     },
     /// The designs beside CCEH, Dash and Level hashing: blocks, lines, flushes, fences, load factors, counted
     Tables {
-        /// Keys that are inserted; of operations, up to 200 000 are counted
+        /// Keys that are inserted; operations are counted over the last two doublings
         #[arg(long, default_value_t = 1_000_000)]
         keys: u64,
     },

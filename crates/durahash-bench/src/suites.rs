@@ -38,7 +38,7 @@ const PASSING: u64 = 3 << 56;
 const ENTRY_BYTES: u64 = 16;
 /// Points of the curves of growth.
 const GROWTH_POINTS: u64 = 128;
-/// Keys of the counted runs: counts do not depend on the size.
+/// Keys of the counted runs at most. Counts are those of this size: tables that fill and split in waves have others at others.
 const COUNTED_KEYS: u64 = 200_000;
 /// Address space for these.
 const COUNTED_BYTES: u64 = 4 << 30;
@@ -401,10 +401,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Counts what operations of one thread on a table, which is empty, do to its medium.
-    ///
-    /// # Errors
-    /// Those of the table.
-    pub fn count(
+    fn count(
         &mut self,
         name: &str,
         table: &dyn Table,
@@ -413,8 +410,8 @@ impl<'a> Recorder<'a> {
     ) -> Result<()> {
         let workloads = Workloads::new(self.config.keys.min(COUNTED_KEYS), self.config.seed);
         let load = &workloads.draw(Workload::Load, 1, 0)[0];
-        // All inserts from one size to twice that size show everything that
-        // growth does, as often as it does it.
+        // Inserts from one size to twice that size show everything that growth by halves does; all else is counted at the
+        // second size.
         let (first, second) = load.split_at(load.len() / 2);
         for op in first {
             table.put(op.key, op.key)?;
@@ -546,7 +543,7 @@ pub fn load_factor(stats: &IndexStats) -> f64 {
 
 /// Average utility (Pea Hash, §2.2.2): the space that entries take after each insert, summed up,
 /// over the space that the table takes, summed up likewise. And the load factor over the last
-/// doubling, in which every state of growth is met once.
+/// doubling, in which a table that splits in two meets every state of growth once.
 #[derive(Default)]
 struct Utility {
     entries: f64,

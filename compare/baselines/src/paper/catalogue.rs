@@ -15,8 +15,8 @@
 //! list SPEC / COLUMNS / TITLE          a table, as `tables/specs.txt` there
 //! ```
 //!
-//! HERE is TABLE:DESIGN:CASE:METRIC of a row, with `@N` for other threads than one, and `#N` where only one number of keys
-//! is meant; or the ratio of two, ` / ` between them. RANGE, FROM..TO, may be left out: it is what ours has to lie in, and a test holds it, of the miniature too.
+//! HERE is TABLE:DESIGN:CASE:METRIC of a row, with `@N` for other threads than one, and `#N`, or `#last`, where only one number
+//! of keys is meant; or the ratio of two, ` / ` between them. RANGE, FROM..TO, may be left out: it is what ours has to lie in, and a test holds it, of the miniature too.
 
 use durahash_bench::{Error, Report, Result, Row};
 
@@ -159,12 +159,14 @@ impl Stated {
 fn value(report: &Report, row: &str) -> Option<f64> {
     let (row, keys) = row.split_once('#').unwrap_or((row, ""));
     let (row, threads) = row.split_once('@').unwrap_or((row, "1"));
-    let (threads, keys) = (threads.parse().ok()?, keys.parse().ok());
+    let (threads, is_last, keys) = (threads.parse().ok()?, keys == "last", keys.parse().ok());
     let fields: Vec<&str> = row.split(':').collect();
     let [table, design, case, metric] = fields[..] else { return None };
     let is_it = |row: &&Row| {
         (&*row.design, &*row.case, &*row.metric, row.threads) == (design, case, metric, threads)
             && keys.is_none_or(|keys: u64| row.keys == keys)
     };
-    Some(report.table(table).find(is_it)?.value)
+    let mut rows = report.table(table).filter(is_it);
+    let found = if is_last { rows.last() } else { rows.next() };
+    Some(found?.value)
 }

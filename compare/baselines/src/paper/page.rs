@@ -27,7 +27,8 @@ pub(super) fn of_figure(figure: &Figure, report: Option<&Report>) -> String {
     if let Some(emulates) = report.and_then(|report| report.setup.emulates.as_ref()) {
         let _ = writeln!(
             text,
-            "- Times: {emulates} is emulated; no time here is one of the real thing."
+            "- Times: {emulates} is emulated; no time here is one of the real thing. A load waits for the one before it, which a core does \
+             not: tables that read several blocks, the baselines first, look slower for it."
         );
     }
     if let Some(report) = report {

@@ -26,6 +26,7 @@
 //! - None of the order of stores to a line: as in the paper, a medium must keep it, or an insert may leave its key with
 //!   another value.
 //! - Of the keys that leave, those are put in their first free slot; if one does not fit so, all stand where they stood.
+//! - Lookups go by a copy of the directory in DRAM (`directory.rs`).
 //! - The word of the directory has the local depth, so that a lookup reads no head of a segment.
 //! - Two segments (the option `both`): a key that has no room by its first hash goes where the second one leads, before
 //!   anything is split.
@@ -86,7 +87,7 @@ impl<M: Medium> Cceh<M> {
         place.pool().begin()?;
         let (buckets, slots) = shape(&place);
         let both = place.root(1)? == 1;
-        let directory = Directory::open(place)?;
+        let mut directory = Directory::open(place)?;
         directory.recover()?;
         directory.release_others()?;
         let segments = directory.segments()?.len() as u64;
@@ -142,7 +143,7 @@ impl<M: Medium> Cceh<M> {
 
     /// A slot that a new key of hash `h` may have.
     fn free_slot(&self, h: u64) -> Result<Option<&Slot>> {
-        let segment = self.directory.find(h)?;
+        let segment = self.directory.find(h);
         for number in self.probed(h) {
             for slot in &self.bucket(segment, number)?.slots[..self.slots] {
                 let key = self.medium().load(&slot.key);
@@ -155,7 +156,7 @@ impl<M: Medium> Cceh<M> {
     }
 
     fn split(&mut self, h: u64) -> Result<()> {
-        let segment = self.directory.find(h)?;
+        let segment = self.directory.find(h);
         let depth = segment.depth();
         self.directory.deepen(depth + 1)?;
         let number = self.directory.place().take_unit_extent()?;
@@ -240,7 +241,7 @@ impl<M: Medium> Table for Cceh<M> {
 
     fn find(&self, key: u64) -> Result<Option<(u64, u64)>> {
         for h in self.hashes(key).filter(|_| key != EMPTY) {
-            let segment = self.directory.find(h)?;
+            let segment = self.directory.find(h);
             for number in self.probed(h) {
                 for slot in &self.bucket(segment, number)?.slots[..self.slots] {
                     if self.medium().load(&slot.key) == key {

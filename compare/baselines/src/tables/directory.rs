@@ -8,6 +8,9 @@
 //! A split names the new segment by the upper half of the old one's words, and goes from right to left: the first word
 //! of the range is the last one stored, and the others are durable before. A recovery goes by the first word of each
 //! range, and gives the others what it says: a split that has not come to its first word has not happened.
+//!
+//! Lookups go by a copy of the array in DRAM, which the papers do not have: an array of some KiB is in the processor's caches,
+//! and the designs that these tables stand beside have such a copy. So what is counted is without the directory for all.
 
 use durahash::Finding;
 use durahash_media::{Error, ErrorKind, Medium, Place, PmU64, Result, bits};
@@ -36,18 +39,19 @@ impl Entry {
     }
 }
 
-/// A directory. What it keeps in DRAM is a copy of the root word.
+/// A directory. What it keeps in DRAM is a copy of the root word, and of the array.
 pub(super) struct Directory<M: Medium> {
     place: Place<M>,
     off: u64,
     depth: u32,
+    entries: Vec<Entry>,
 }
 
 impl<M: Medium> Directory<M> {
     /// A new one, of two segments, which are durable.
     pub(super) fn create(place: Place<M>, segments: [u64; 2]) -> Result<Self> {
-        let mut directory = Directory { place, off: 0, depth: 0 };
-        directory.replace(1, |i| Ok(Entry::new(segments[i as usize], 1)))?;
+        let mut directory = Directory { place, off: 0, depth: 0, entries: Vec::new() };
+        directory.replace(1, segments.map(|number| Entry::new(number, 1)).into())?;
         Ok(directory)
     }
 
@@ -59,7 +63,9 @@ impl<M: Medium> Directory<M> {
         if !(1..=DEPTH_MAX).contains(&depth) {
             return Err(Error::corrupt("depth of the directory", 0));
         }
-        Ok(Directory { place, off: root >> 8 << 8, depth })
+        let mut directory = Directory { place, off: root >> 8 << 8, depth, entries: Vec::new() };
+        directory.entries = (0..1 << depth).map(|i| directory.stored(i)).collect::<Result<_>>()?;
+        Ok(directory)
     }
 
     /// The place of the table.
@@ -84,12 +90,17 @@ impl<M: Medium> Directory<M> {
         self.place.pool().at(self.off + i * 8)
     }
 
-    fn entry(&self, i: u64) -> Result<Entry> {
+    /// What stands on the medium.
+    fn stored(&self, i: u64) -> Result<Entry> {
         Ok(Entry(self.medium().load(self.word(i)?)))
     }
 
+    fn entry(&self, i: u64) -> Entry {
+        self.entries[i as usize]
+    }
+
     /// The segment of a hash.
-    pub(super) fn find(&self, h: u64) -> Result<Entry> {
+    pub(super) fn find(&self, h: u64) -> Entry {
         self.entry(self.index(h))
     }
 
@@ -103,7 +114,7 @@ impl<M: Medium> Directory<M> {
     pub(super) fn segments(&self) -> Result<Vec<(u64, Entry)>> {
         let (mut segments, mut i) = (Vec::new(), 0);
         while i < 1 << self.depth {
-            let entry = self.entry(i)?;
+            let entry = self.entry(i);
             segments.push((i << (64 - self.depth), entry));
             i += self.stride(entry.depth())?;
         }
@@ -111,19 +122,19 @@ impl<M: Medium> Directory<M> {
     }
 
     /// Puts a new array in the place of the present one.
-    fn replace(&mut self, depth: u32, entry: impl Fn(u64) -> Result<Entry>) -> Result<()> {
+    fn replace(&mut self, depth: u32, entries: Vec<Entry>) -> Result<()> {
         let pool = self.place.pool();
         let bytes = pool.extent_bytes();
         let array_bytes: u64 = 8 << depth;
         let first = self.place.take_directory_extents(array_bytes.div_ceil(bytes))?;
         let words = pool.words(first * bytes, 1 << depth)?;
-        for (i, word) in (0..).zip(words) {
-            self.medium().store(word, entry(i)?.0);
+        for (word, entry) in words.iter().zip(&entries) {
+            self.medium().store(word, entry.0);
         }
         self.medium().flush_fresh(words);
         self.medium().fence();
         self.place.set_root(0, (first * bytes) | u64::from(depth))?;
-        (self.off, self.depth) = (first * bytes, depth);
+        (self.off, self.depth, self.entries) = (first * bytes, depth, entries);
         self.release_arrays()
     }
 
@@ -135,32 +146,35 @@ impl<M: Medium> Directory<M> {
         if depth > DEPTH_MAX {
             return Err(ErrorKind::Skewed { depth }.into());
         }
-        let old: Vec<Entry> = (0..1 << self.depth).map(|i| self.entry(i)).collect::<Result<_>>()?;
-        self.replace(self.depth + 1, |i| Ok(old[i as usize / 2]))
+        let twice = self.entries.iter().flat_map(|entry| [*entry; 2]).collect();
+        self.replace(self.depth + 1, twice)
     }
 
     /// Gives the upper half of a segment's hashes to another segment; both are durable.
-    pub(super) fn split(&self, h: u64, lower: u64, depth: u32, upper: u64) -> Result<()> {
+    pub(super) fn split(&mut self, h: u64, lower: u64, depth: u32, upper: u64) -> Result<()> {
         let stride = self.stride(depth)?;
         let first = self.index(h) & !(stride - 1);
-        let entry = |i| Entry::new(if i < stride / 2 { lower } else { upper }, depth + 1).0;
+        let entry = |i| Entry::new(if i < stride / 2 { lower } else { upper }, depth + 1);
         let words = self.place.pool().words(self.off + first * 8, stride)?;
         for i in (1..stride).rev() {
-            self.medium().store(&words[i as usize], entry(i));
+            self.medium().store(&words[i as usize], entry(i).0);
         }
         self.medium().flush(&words[1..]);
         self.medium().fence();
-        self.medium().store(&words[0], entry(0));
+        self.medium().store(&words[0], entry(0).0);
         self.medium().flush(&words[0]);
         self.medium().fence();
+        (0..stride).for_each(|i| self.entries[(first + i) as usize] = entry(i));
         Ok(())
     }
 
     /// Takes back splits that a crash has interrupted.
     #[cfg(test)]
-    pub(super) fn recover(&self) -> Result<()> {
+    pub(super) fn recover(&mut self) -> Result<()> {
         for (h, entry) in self.segments()? {
             let stride = self.stride(entry.depth())?;
+            let first = self.index(h) as usize;
+            self.entries[first..first + stride as usize].fill(entry);
             let words = self.place.pool().words(self.off + self.index(h) * 8, stride)?;
             for word in words.iter().filter(|word| self.medium().load(word) != entry.0) {
                 self.medium().store(word, entry.0);
@@ -206,7 +220,7 @@ impl<M: Medium> Directory<M> {
     pub(super) fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         for (h, entry) in self.segments()? {
             for i in 0..self.stride(entry.depth())? {
-                if self.entry(self.index(h) + i)? != entry {
+                if self.stored(self.index(h) + i)? != entry {
                     let off = self.off + (self.index(h) + i) * 8;
                     found(Finding::new("TABLE-2", off, "words of a segment differ"));
                 }

@@ -3,24 +3,25 @@
 //! # Paper
 //! Pengfei Zuo, Yu Hua, Jie Wu: *Write-Optimized and High-Performance Hashing Index Scheme for Persistent Memory*, OSDI
 //! 2018. Kept: two hashes of a key, so that it may be in two buckets of the top level and in the two of the bottom one
-//! that each pair of them shares (§3.1); buckets of 128 bytes with a token for each of four slots; an insert into the
-//! emptier bucket, and one movement to the other bucket of a key, in the top level first; a resize that makes the top level
-//! the bottom one under a new top and moves the keys of the old bottom (§3.2); inserts, removes, resizes and most
-//! updates without a log (§3.3).
+//! that each pair of them shares (§3.1); buckets of 128 bytes with a token for each slot; a search that begins in the level
+//! with more keys; an insert into the emptier bucket of the top level, then of the bottom one, and else after one movement: to
+//! the other bucket of a key in its level, or from the bottom level to the top one; a resize that makes the top level the
+//! bottom one under a new top and moves the keys of the old bottom (§3.2); inserts, removes, resizes and most updates
+//! without a log (§3.3). Of pairs of words a bucket has seven, as in the port that Dash and Pea Hash are compared with; the
+//! authors' program has four, of 31 bytes.
 //!
 //! ```text
 //! root word 0      log2 of the buckets of the top level (bits 0-7), resizing (bit 8)
 //! root words 1-3   offset of the level of 2^k buckets, in word 1 + k % 3: top, bottom, and while resizing a third
-//! bucket           byte 0  tokens: which slots are live; 16  slots, of which four are used unless the geometry says
-//!                  that more are: there is room for seven slots of words
+//! bucket           byte 0  tokens: which slots are live; 16  seven slots, unless the geometry says fewer
 //! ```
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
 //! | insert | slot | flush, fence | not live |
 //! | | token | flush, fence | inserted |
-//! | movement | an insert into the other bucket | | there twice, alike |
-//! | | the token, with that of the slot moved away | flush, fence | moved |
+//! | movement | an insert into another bucket of the key | | there twice, alike |
+//! | | the token of the slot that it leaves | flush, fence | moved |
 //! | update | the pair in a free slot of the bucket | flush, fence | not live |
 //! | | both tokens, one word | flush, fence | updated |
 //! | update, bucket full | value | flush, fence | old or new, one word |
@@ -32,6 +33,10 @@
 //!
 //! # Departures
 //! - A full bucket's update needs no log, as a value is one word.
+//! - A slot and its token are flushed one after the other, as in the port. The authors' program flushes the first three slots
+//!   of a bucket, which lie in the line of the token, with it.
+//! - Both hashes lead to all buckets of a level; in the programs each leads to a half of them. Keys move from the bottom to the
+//!   top before the first resize, too.
 //! - The first level fills an extent, and there is no way to shrink. A resize that finds no room for a key in the new top
 //!   level, by a movement neither, is an error, as the paper says nothing of it.
 //! - A key that a crash left there twice is found once. Before it is changed or removed one of the two goes, as in the
@@ -43,9 +48,8 @@ use durahash_media::{Error, ErrorKind, Medium, Place, PmU64, Result, on_media};
 use super::{SECOND, Slot, Space, Table};
 
 const BUCKET_BYTES: u64 = 128;
-/// Slots of a bucket: those of the paper, and those there is room for.
-const SLOTS: u32 = 4;
-const SLOTS_MAX: u32 = 7;
+/// Slots of a bucket.
+const SLOTS: u32 = 7;
 const RESIZING: u64 = 1 << 8;
 
 on_media! {
@@ -67,13 +71,16 @@ pub(crate) struct Level<M: Medium> {
     levels: [u64; 3],
     /// Log2 of the buckets of the top level.
     log: u32,
+    /// Keys of each level, in the order of `levels`.
+    items: [u64; 3],
     slots: u32,
     resizes: u64,
 }
 
-/// Where a key is: a bucket's offset, and a slot.
+/// Where a key is: log2 of its level's buckets, a bucket's offset, and a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
+    log: u32,
     bucket: u64,
     slot: u32,
 }
@@ -102,7 +109,14 @@ impl<M: Medium> Level<M> {
         for i in 0..3 {
             level.levels[i] = level.place.root(1 + i)?;
         }
-        if state & RESIZING != 0 {
+        let resizing = state & RESIZING != 0;
+        for log in level.log.saturating_sub(1 + u32::from(resizing))..=level.log {
+            for i in 0..1 << log {
+                let tokens = level.tokens(level.levels[log as usize % 3] + i * BUCKET_BYTES)?;
+                level.items[log as usize % 3] += u64::from(tokens.count_ones());
+            }
+        }
+        if resizing {
             level.move_lowest()?;
         }
         level.release_others()?;
@@ -112,9 +126,9 @@ impl<M: Medium> Level<M> {
     fn over(place: Place<M>) -> Self {
         let slots = match u32::from(place.format().geometry.slots) {
             0 => SLOTS,
-            slots => slots.min(SLOTS_MAX),
+            slots => slots.min(SLOTS),
         };
-        Level { place, levels: [0; 3], log: 0, slots, resizes: 0 }
+        Level { place, levels: [0; 3], log: 0, items: [0; 3], slots, resizes: 0 }
     }
 
     fn medium(&self) -> &M {
@@ -149,7 +163,7 @@ impl<M: Medium> Level<M> {
         self.medium().fence();
         let i = log as usize % 3;
         self.place.set_root(1 + i, off)?;
-        self.levels[i] = off;
+        (self.levels[i], self.items[i]) = (off, 0);
         Ok(())
     }
 
@@ -185,7 +199,8 @@ impl<M: Medium> Level<M> {
         Ok(())
     }
 
-    fn free(&self, at: At) -> Result<()> {
+    fn free(&mut self, at: At) -> Result<()> {
+        self.items[at.log as usize % 3] -= 1;
         self.set_tokens(at.bucket, self.tokens(at.bucket)? & !(1 << at.slot))
     }
 
@@ -199,19 +214,22 @@ impl<M: Medium> Level<M> {
         Ok(())
     }
 
-    fn put(&self, at: At, pair: (u64, u64)) -> Result<()> {
+    fn put(&mut self, at: At, pair: (u64, u64)) -> Result<()> {
         self.fill(at, pair)?;
+        self.items[at.log as usize % 3] += 1;
         self.set_tokens(at.bucket, self.tokens(at.bucket)? | 1 << at.slot)
     }
 
-    /// The first place of a key, the top level's before the bottom one's, but for `other`. Only a crash leaves two, and
-    /// these are alike.
+    /// The first place of a key, the level with more keys before the other one, but for `other`. Only a crash leaves two,
+    /// and these are alike.
     fn place(&self, key: u64, other: Option<At>) -> Result<Option<At>> {
-        for log in [self.log, self.log - 1] {
+        let [bottom, top] = [self.log - 1, self.log];
+        let items = |log: u32| self.items[log as usize % 3];
+        for log in if items(top) > items(bottom) { [top, bottom] } else { [bottom, top] } {
             for bucket in self.buckets_in(log, key) {
                 let tokens = self.tokens(bucket)?;
                 for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
-                    let at = At { bucket, slot };
+                    let at = At { log, bucket, slot };
                     if Some(at) != other && self.medium().load(&self.slot(at)?.key) == key {
                         return Ok(Some(at));
                     }
@@ -226,20 +244,21 @@ impl<M: Medium> Level<M> {
         let [first, second] = self.buckets_in(log, key);
         let fuller = self.tokens(first)?.count_ones() > self.tokens(second)?.count_ones();
         let bucket = if fuller { second } else { first };
-        Ok(self.free_slot(bucket)?.map(|slot| At { bucket, slot }))
+        Ok(self.free_slot(bucket)?.map(|slot| At { log, bucket, slot }))
     }
 
-    /// Moves a key from one of the full buckets of `key` in a level to its other one there. The slot that is free now.
-    fn make_room(&self, log: u32, key: u64) -> Result<Option<At>> {
+    /// Moves a key from one of the full buckets of `key` in a level to another one of its own, in the level `to`. The slot
+    /// that is free now.
+    fn make_room(&mut self, log: u32, to: u32, key: u64) -> Result<Option<At>> {
         for bucket in self.buckets_in(log, key) {
             for slot in 0..self.slots {
-                let from = At { bucket, slot };
+                let from = At { log, bucket, slot };
                 let pair = self.pair(from)?;
-                for to in self.buckets_in(log, pair.0) {
-                    if to != bucket
-                        && let Some(slot) = self.free_slot(to)?
+                for other in self.buckets_in(to, pair.0) {
+                    if other != bucket
+                        && let Some(slot) = self.free_slot(other)?
                     {
-                        self.put(At { bucket: to, slot }, pair)?;
+                        self.put(At { log: to, bucket: other, slot }, pair)?;
                         self.free(from)?;
                         return Ok(Some(from));
                     }
@@ -250,12 +269,15 @@ impl<M: Medium> Level<M> {
     }
 
     /// A free slot for a new key.
-    fn any_room(&self, key: u64) -> Result<Option<At>> {
-        for log in [self.log, self.log - 1] {
+    fn any_room(&mut self, key: u64) -> Result<Option<At>> {
+        let [bottom, top] = [self.log - 1, self.log];
+        for log in [top, bottom] {
             if let Some(at) = self.room(log, key)? {
                 return Ok(Some(at));
             }
-            if let Some(at) = self.make_room(log, key)? {
+        }
+        for (from, to) in [(top, top), (bottom, bottom), (bottom, top)] {
+            if let Some(at) = self.make_room(from, to, key)? {
                 return Ok(Some(at));
             }
         }
@@ -278,12 +300,12 @@ impl<M: Medium> Level<M> {
             let bucket = off + i * BUCKET_BYTES;
             let tokens = self.tokens(bucket)?;
             for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
-                let at = At { bucket, slot };
+                let at = At { log: lowest, bucket, slot };
                 let pair = self.pair(at)?;
                 if self.place(pair.0, None)?.is_none() {
                     let room = match self.room(self.log, pair.0)? {
                         Some(room) => Some(room),
-                        None => self.make_room(self.log, pair.0)?,
+                        None => self.make_room(self.log, self.log, pair.0)?,
                     };
                     let Some(room) = room else {
                         return Err(ErrorKind::Skewed { depth: self.log }.into());
@@ -317,7 +339,7 @@ impl<M: Medium> Level<M> {
     }
 
     /// Of a key that is there twice, leaves the one at `at`.
-    fn leave_one(&self, at: At, key: u64) -> Result<()> {
+    fn leave_one(&mut self, at: At, key: u64) -> Result<()> {
         while let Some(other) = self.place(key, Some(at))? {
             self.free(other)?;
         }
@@ -367,7 +389,7 @@ impl<M: Medium> Table for Level<M> {
                 let bucket = self.levels[log as usize % 3] + i * BUCKET_BYTES;
                 let tokens = self.tokens(bucket)?;
                 for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
-                    let at = At { bucket, slot };
+                    let at = At { log, bucket, slot };
                     let (key, value) = self.pair(at)?;
                     // Of two that are alike, the one that is found.
                     if self.place(key, None)? == Some(at) {

@@ -62,12 +62,12 @@ fn dash_fills_a_segment_before_it_splits() {
     assert!(before[0] > 0.9, "{before:?}");
 }
 
-/// REH's Fig. 8 has 0.91 at most.
+/// REH's Fig. 8 has 0.91 at most; of seven slots it is more.
 #[test]
 fn level_hashing_is_full_before_a_resize() {
     let (_, before) = loads(Baseline::Level, 100_000);
     println!("{before:?}");
-    assert!(before.iter().all(|load| *load > 0.8), "{before:?}");
+    assert!(before.iter().all(|load| *load > 0.91), "{before:?}");
 }
 
 /// Against a model, through the growth of each; and by threads.

@@ -28,7 +28,7 @@ impl<M: Medium> Dash<M> {
     }
 
     /// Ends a split that a crash has interrupted.
-    fn go_on_splitting(&self, h: u64, old: u64) -> Result<()> {
+    fn go_on_splitting(&mut self, h: u64, old: u64) -> Result<()> {
         let link = self.head(old)?.link;
         let new = link.ok_or_else(|| Error::corrupt("link of a segment that splits", 0))?;
         let head = self.head(new)?;

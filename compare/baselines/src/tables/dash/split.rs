@@ -24,7 +24,7 @@ impl<M: Medium> Dash<M> {
 
     /// Moves the upper half of the hashes of segment `old` to `new`, which is linked from there and is empty, or not
     /// new any more.
-    pub(super) fn move_keys(&self, h: u64, old: u64, new: u64) -> Result<()> {
+    pub(super) fn move_keys(&mut self, h: u64, old: u64, new: u64) -> Result<()> {
         let (from, to) = (self.head(old)?, self.head(new)?);
         let mut leaving = Vec::new();
         self.each_of(old, |at, key, value| {
