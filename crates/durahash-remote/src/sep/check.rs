@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, Result};
 
 use crate::fabric::{Addr, Fabric};
 use crate::planted::{Fault, planted};
@@ -17,7 +17,7 @@ use super::layout::{
 use super::look::{Scope, Stuck};
 use super::space::{BAG_BYTES, block_bytes};
 use super::verbs::Post;
-use super::walk::Position;
+use super::walk::{Position, is_damage};
 
 /// The result of [`check`](crate::RemoteMap::check).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,11 +63,6 @@ pub(crate) struct Page {
     /// The damage that hides others.
     pub(crate) damage: VecDeque<Error>,
     pub(crate) next: Option<Position>,
-}
-
-/// Returns whether the error reports damage, which does not go away.
-pub(crate) fn is_damage(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
 impl<F: Fabric> Core<F> {

@@ -40,7 +40,6 @@ use super::layout::{
     main_bytes, main_segment, suffix, usable_bytes, word_at, words,
 };
 use super::options::Technique;
-use super::shelf::POPS;
 use super::space::block_bytes;
 use super::verbs::Post;
 
@@ -48,6 +47,8 @@ use super::verbs::Post;
 const STRIDE: u16 = 32;
 /// Cells written after a split; further ones keep an ancestor, and looks follow its buddies.
 const MENDED: usize = 256;
+/// Bags that an allocation pops at most.
+const POPS: u32 = 8;
 /// Bytes of the directory read or written at once.
 const PIECE: u64 = 1 << 18;
 /// The longest wait for another coroutine that takes memory.

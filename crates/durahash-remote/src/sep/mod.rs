@@ -98,10 +98,9 @@ mod shelf;
 mod write;
 
 pub use check::Report;
-pub(crate) use check::is_damage;
 pub(crate) use client::Core;
 pub use client::Stats;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
-pub(crate) use walk::Position;
+pub(crate) use walk::{Position, is_damage};
 pub use write::Change;

@@ -73,10 +73,9 @@ use super::layout::{
     BUMP_OFF, EPOCH, KV_HEADER, Kv, LEAKED, LIMIT_BYTES, Len, Ref, Row, RowState, SHELF, SWEEP,
     SWEPT, UNIT, WINDOW_OFF, epoch_of, kv_bytes, main_bytes, usable_bytes, word_at,
 };
-use super::shelf::is_of_damage;
 use super::space::block_bytes;
 use super::verbs::Post;
-use super::walk::{Marks, Position};
+use super::walk::{Marks, Position, is_of_damage};
 
 /// Segments that a tick visits.
 const VISITS: u32 = 16;

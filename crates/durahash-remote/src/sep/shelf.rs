@@ -27,32 +27,24 @@
 //!
 //! [`Space`]: super::space::Space
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, Result};
 
 use crate::fabric::{Batch, Fabric};
 
 use super::Core;
-use super::check::is_damage;
 use super::epoch::Op;
 use super::layout::{Ref, SHELF, UNIT, usable_bytes, words};
 use super::space::{BAG_BYTES, Bag};
 use super::verbs::Post;
+use super::walk::is_of_damage;
 
 /// Bags that are pushed at once.
 const PUSHED: usize = 64;
-/// Bags that an allocation pops at most.
-pub(super) const POPS: u32 = 8;
 
 fn bag_bytes(bag: &Bag, next: Ref) -> Vec<u8> {
     let head = [next.word(), bag.epoch, bag.extents.len() as u64];
     let extents = bag.extents.iter().map(|&(at, bytes)| at.word() | (bytes / UNIT) << 42);
     head.into_iter().chain(extents).flat_map(u64::to_le_bytes).collect()
-}
-
-/// Returns whether damage of a word or a bag is the cause.
-pub(super) fn is_of_damage(error: &Error) -> bool {
-    let kind = error.kind();
-    is_damage(error) || matches!(kind, ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. })
 }
 
 impl<F: Fabric> Core<F> {

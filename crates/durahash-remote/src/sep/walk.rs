@@ -6,9 +6,22 @@
 
 use std::ops::Range;
 
+use durahash_media::{Error, ErrorKind};
+
 use crate::fabric::Addr;
 
 use super::layout::{Suffix, UNIT, WordA};
+
+/// Returns whether the error reports damage, which does not go away.
+pub(crate) fn is_damage(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corrupt { .. })
+}
+
+/// Returns whether damage of a word or a bag is the cause.
+pub(super) fn is_of_damage(error: &Error) -> bool {
+    let kind = error.kind();
+    is_damage(error) || matches!(kind, ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. })
+}
 
 /// A position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

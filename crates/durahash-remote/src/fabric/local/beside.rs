@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, FileId, Result};
 
-use super::Local;
-use super::names::{node_path, row_path};
+use super::names::{node_path, remove_files, row_path};
 
 /// The name of the file that is locked by those who have attached the region.
 const ATTACHED: &str = "attached";
@@ -94,7 +93,7 @@ impl Beside {
     /// clients it says nothing.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_file(self.dir.join(ATTACHED));
-        drop(Local::remove_files(&self.dir));
+        drop(remove_files(&self.dir));
     }
 
     fn remove_link(&self) -> Result<()> {

@@ -29,7 +29,6 @@ mod names;
 mod tests;
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +40,7 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, ErrorKind, FileId, Result, SharedHeader, SharedRegion};
 
 use membership::{Membership, RowLock};
-use names::{is_ours, node_path};
+use names::{node_path, remove_files};
 
 use super::batch::{Kind, Verb};
 use super::{Addr, Batch, Counts, Done, Fabric};
@@ -52,9 +51,6 @@ const POSTS_IN_A_ROW: u32 = 32;
 
 /// A node is numbered by a byte.
 const NODES_MAX: u64 = 255;
-
-/// Attempts to empty a directory before its removal fails.
-const REMOVALS_MAX: usize = 100;
 
 /// Sizes of a local fabric.
 #[derive(Clone, Debug)]
@@ -251,27 +247,12 @@ impl Local {
     /// As [`attach`](Local::attach), and [`Io`](ErrorKind::Io) when a file cannot be removed.
     pub fn remove(dir: &Path, id: u64) -> Result<()> {
         drop(Local::attach(dir, Some(id))?);
-        Self::remove_files(dir)
+        remove_files(dir)
     }
 
     /// Removes the files without looking at an id.
     pub(crate) fn remove_files(dir: &Path) -> Result<()> {
-        let failed = |e| Error::io("removing the fabric", Some(dir.into()), e);
-        // A process that has attached it may add a client meanwhile.
-        for _ in 0..REMOVALS_MAX {
-            for entry in fs::read_dir(dir).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
-                let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                if is_ours(name) {
-                    fs::remove_file(&path).map_err(failed)?;
-                }
-            }
-            match fs::remove_dir(dir) {
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                done => return done.map_err(failed),
-            }
-        }
-        Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
+        remove_files(dir)
     }
 
     /// A fabric of one region that this process alone has, whose clients are counted elsewhere.
