@@ -19,6 +19,10 @@ use crate::served::{Served, Starting, answer, methods};
 ///
 /// **Durability** and **Full nodes** are as for [`RemoteMap`].
 ///
+/// **Lost nodes.** When a node has ended, what is under way fails with [`NodeLost`](durahash_media::ErrorKind::NodeLost):
+/// it has taken effect or not. So does what is called later, over [TCP](crate::tcp) until the node is back with the same
+/// memory: from then on another client of the same index does it.
+///
 /// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
 /// later call panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
 /// another map with a new client.

@@ -330,6 +330,15 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.sweep().await
     }
 
+    /// The same index by [another client](Fabric::again), where this one has lost a node.
+    pub(crate) async fn again(&self) -> Option<Result<Self>> {
+        let fabric = self.0.fabric.again()?;
+        Some(match fabric {
+            Ok(fabric) => RemoteMap::open(fabric, self.0.options()).await,
+            Err(error) => Err(error),
+        })
+    }
+
     /// Counts of this client's work, and the sizes of its cache.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
@@ -14,6 +15,9 @@ use crate::map::RemoteMap;
 
 /// The longest time between two ticks of a client without operations, in ticks of a busy one.
 const IDLE_TICKS: u64 = 32;
+
+/// Time after which lost nodes are asked once more whether they are back.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The methods that take slices and send them to the thread, for the macro `$forward`.
 macro_rules! methods {
@@ -157,13 +161,16 @@ async fn show_life<F: Fabric>(map: RemoteMap<F>) {
     }
 }
 
-/// Does the jobs that are sent until there is no sender.
+/// Does the jobs that are sent until there is no sender. Those that are under way when a node is lost fail; those that are
+/// sent when it is back are done by another client.
 async fn serve<F: Fabric>(
     executor: &Executor,
-    map: RemoteMap<F>,
+    mut map: RemoteMap<F>,
     jobs: &Receiver<Job<F>>,
 ) -> Result<()> {
-    executor.spawn(0, show_life(map.clone()));
+    let start = |map: &RemoteMap<F>| executor.spawn(0, show_life(map.clone()));
+    start(&map);
+    let mut looked = None::<Instant>;
     loop {
         let next = poll_fn(|_| match jobs.try_recv() {
             Ok(job) => Poll::Ready(Some(job)),
@@ -172,8 +179,20 @@ async fn serve<F: Fabric>(
             Err(TryRecvError::Empty) => Poll::Pending,
         });
         match next.await {
-            // The task itself answers its caller.
-            Some(job) => drop(executor.spawn(0, job(map.clone()))),
+            Some(job) => {
+                if looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN)
+                    && let Some(again) = map.again().await
+                {
+                    if let Ok(again) = again {
+                        let lost = std::mem::replace(&mut map, again);
+                        executor.spawn(0, async { drop(lost.close().await) });
+                        start(&map);
+                    }
+                    looked = Some(Instant::now());
+                }
+                // The task itself answers its caller.
+                executor.spawn(0, job(map.clone()));
+            }
             None => return map.close().await,
         }
     }

@@ -12,7 +12,7 @@ use crate::served::{Served, Starting, answer, methods};
 /// A client of an index in remote memory for any number of tasks, of tokio or another runtime. All futures are `Send`,
 /// and wait without a thread of the runtime.
 ///
-/// As [`BlockingMap`](crate::BlockingMap), which see for concurrency, durability and panics, it has a thread of its own that runs the
+/// As [`BlockingMap`](crate::BlockingMap), which see for concurrency, durability, lost nodes and panics, it has a thread of its own that runs the
 /// operations, many at once, and sends heartbeats. Clones are the same client. It leaves by [`close`](Self::close), or some time after
 /// the last clone was dropped.
 ///

@@ -113,6 +113,15 @@ pub trait Fabric: Clone + 'static {
         false
     }
 
+    /// Another client of the same memory, where this one has lost a node: the nodes are asked whether they are there
+    /// again, which blocks for as long as connecting takes. `None` where no node is lost, or the fabric knows no way back.
+    ///
+    /// # Errors
+    /// When a node is not there, or has other memory; those of a new client.
+    fn again(&self) -> Option<Result<Self>> {
+        None
+    }
+
     /// Shuts out the client of `row`: no verb of it takes effect afterwards. Returns `true` for a free row, and `false`
     /// when the client is alive and the fabric does not evict live clients.
     ///

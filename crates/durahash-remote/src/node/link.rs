@@ -23,6 +23,7 @@ pub struct Link {
     channel: Option<Channel>,
     limits: Limits,
     address: String,
+    token: Option<Token>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,14 +72,20 @@ impl Link {
         if said != [HERE] {
             return Err(malformed());
         }
-        let (limits, address) = (limits.clone(), address.into());
-        Ok((Link { stream, channel: Some(channel), limits, address, thread: None }, offer))
+        let (limits, address, token) = (limits.clone(), address.into(), token.cloned());
+        let channel = Some(channel);
+        Ok((Link { stream, channel, limits, address, token, thread: None }, offer))
     }
 
     /// The node's address, as it was given.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The token that the node has taken.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
     }
 
     /// The connection, for another protocol, and the limits. Nothing pings the node then.

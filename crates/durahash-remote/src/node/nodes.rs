@@ -44,20 +44,25 @@ impl Offers {
             links.push(link);
             offers.push(offer);
         }
-        let ids: HashSet<u64> = offers.iter().map(|offer| offer.id).collect();
-        if ids.len() != offers.len() {
+        let offers = Offers { links, offers };
+        if offers.ids().collect::<HashSet<_>>().len() != addresses.len() {
             return refused(how_many);
         }
-        if offers.iter().any(|offer| offer.fabric != offers[0].fabric) {
+        if offers.offers.iter().any(|offer| offer.fabric != offers.fabric()) {
             return refused("the nodes use different fabrics");
         }
-        Ok(Offers { links, offers })
+        Ok(offers)
     }
 
     /// The name of their fabric.
     #[must_use]
     pub fn fabric(&self) -> &str {
         &self.offers[0].fabric
+    }
+
+    /// The ids of their memory.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.offers.iter().map(|offer| offer.id)
     }
 
     /// The connections and the offers, in the nodes' order.

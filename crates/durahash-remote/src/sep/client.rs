@@ -85,6 +85,10 @@ pub struct Stats {
 }
 
 impl<F: Fabric> Core<F> {
+    pub(crate) fn options(&self) -> Options {
+        self.options
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let cache = self.cache.borrow();
         let (segments, bytes, plain) = cache.sizes();

@@ -12,7 +12,7 @@ use super::ops::Lost;
 use super::pool::{Pool, State};
 use crate::executor::{block_on, sleep_until};
 use crate::fabric::{Addr, Batch, Counts, Done, Fabric, no_row};
-use crate::node::{Limits, Offers};
+use crate::node::{Limits, Offers, Token};
 use crate::wire::Channel;
 
 /// A client of nodes over TCP. Clones are the same client, for any thread.
@@ -22,7 +22,8 @@ use crate::wire::Channel;
 ///
 /// **Deadline.** A node that has not answered for [`Limits::silence`], or whose connection has ended, is lost to this
 /// client for good, and all other nodes with it: the client gives up its connections, so that others can evict it.
-/// Later verbs to any node fail with the [`NodeLost`](ErrorKind::NodeLost) of the first.
+/// Later verbs to any node fail with the [`NodeLost`](ErrorKind::NodeLost) of the first. When the nodes are back,
+/// [`again`](Fabric::again) is another client, which maps with a thread of their own turn to by themselves.
 ///
 /// **Death.** A client is dead when its connection to node 0 has ended, which the system does at once when its process
 /// dies; node 0 does it when nothing has come for [`Limits::idle`]. A thread pings all nodes each [`Limits::ask`], so a
@@ -38,12 +39,21 @@ struct Endpoint {
     pool: Arc<Pool>,
     /// Ends when the sender is dropped.
     watch: Option<(Sender<()>, JoinHandle<()>)>,
-    silence: Duration,
+    way: Way,
     region_bytes: Vec<u64>,
     max_clients: u32,
     row: u32,
     start: Instant,
     own: Mutex<Own>,
+}
+
+/// How this client has come to its nodes.
+struct Way {
+    addresses: Vec<String>,
+    token: Option<Token>,
+    limits: Limits,
+    /// The ids of their memory.
+    ids: Vec<u64>,
 }
 
 struct Own {
@@ -70,12 +80,14 @@ impl Tcp {
             let what = "a node lets fewer clients in than the first one";
             return Err(ErrorKind::Options { what }.into());
         }
-        let (mut place, mut channels, zero) = ((NO_ROW, 0), Vec::new(), offers[0].id);
-        let mut limits = Limits::default();
+        let ids: Vec<_> = offers.iter().map(|offer| offer.id).collect();
+        let mut way = Way { addresses: Vec::new(), token: None, limits: Limits::default(), ids };
+        let (mut place, mut channels, zero) = ((NO_ROW, 0), Vec::new(), way.ids[0]);
         for link in links {
             let address = link.address().to_owned();
-            let mut channel;
-            (channel, limits) = link.into_channel();
+            way.addresses.push(address.clone());
+            way.token = link.token().cloned();
+            let (mut channel, limits) = link.into_channel();
             let until = Instant::now() + limits.handshake;
             let joined = join(&mut channel, place, zero, until);
             place = match joined.map_err(|source| ErrorKind::Unreachable { address, source })? {
@@ -87,14 +99,15 @@ impl Tcp {
                     return Err(ErrorKind::Options { what }.into());
                 }
             };
+            way.limits = limits;
             channels.push(channel);
         }
         let pool = Arc::new(Pool::new(channels));
         let own = Own { counts: Counts::default(), unsignaled: vec![(0, 0); offers.len()] };
         Ok(Tcp(Arc::new(Endpoint {
-            watch: Some(watch(Arc::clone(&pool), &limits)?),
+            watch: Some(watch(Arc::clone(&pool), &way.limits)?),
             pool,
-            silence: limits.silence,
+            way,
             region_bytes: offers.iter().map(|offer| offer.bytes).collect(),
             max_clients: offers[0].max_clients,
             row: place.0,
@@ -205,7 +218,7 @@ impl Drop for Endpoint {
                 conn.ask(ops, None, &frames::plain(LEAVE, 0, 0), 0);
             }
         }
-        self.pool.drain(self.silence);
+        self.pool.drain(self.way.limits.silence);
         let State { conns, ops, .. } = &mut *self.pool.state();
         (0..).zip(conns).for_each(|(node, conn)| conn.lose((Lost::Gone, node), ops));
         if let Some((go_on, thread)) = self.watch.take() {
@@ -311,6 +324,23 @@ impl Fabric for Tcp {
     /// The node runs what a connection brings in its order.
     fn orders_swaps(&self) -> bool {
         true
+    }
+
+    fn again(&self) -> Option<Result<Self>> {
+        let lost = self.nodes_stand().err()?;
+        if !matches!(lost.kind(), ErrorKind::NodeLost { .. }) {
+            return None;
+        }
+        let Way { addresses, token, limits, ids } = &self.0.way;
+        let gather = || {
+            let offers = Offers::gather(addresses, token.as_ref(), limits)?;
+            // Other memory at the same address is not what was lost.
+            if !offers.ids().eq(ids.iter().copied()) {
+                return Err(lost);
+            }
+            Tcp::attach(offers)
+        };
+        Some(gather())
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {

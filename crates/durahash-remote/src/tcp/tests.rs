@@ -18,7 +18,7 @@ use crate::executor::{Driver, Executor, block_on};
 use crate::fabric::{Addr, Batch, Fabric, Local, LocalOptions};
 use crate::node::{FileMemory, Limits, Link, Listening, Offers, Token};
 use crate::wire::{Channel, Handshake};
-use crate::{BlockingMap, Options};
+use crate::{BlockingMap, Options, RemoteMap};
 
 /// Long enough for every answer to come sooner.
 fn limits() -> Limits {
@@ -269,11 +269,12 @@ fn a_client_that_loses_one_node_of_two_is_evicted_by_others() {
         Listening::bind("127.0.0.1:0", &memories[node], Some(token()), limits()).unwrap()
     });
     let [cut, whole] = [0, 1].map(|_| client(&[&one, &two], &limits()).unwrap());
-    let map = BlockingMap::create(cut.clone(), Options::default()).unwrap();
+    // A map with a thread of its own would go on as another client.
+    let map = block_on(RemoteMap::create(cut.clone(), Options::default())).unwrap();
     let other = BlockingMap::open(whole, Options::default()).unwrap();
-    map.put(b"key", b"value").unwrap();
+    block_on(map.put(b"key", b"value")).unwrap();
     cut.pool().stream(1).shutdown(Shutdown::Both).unwrap();
-    let error = map.put(b"key", b"later").unwrap_err();
+    let error = block_on(map.put(b"key", b"later")).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
     // Nor does it use the node that has not lost it: that ends the connection, too.
     let error = read_word(&cut, Addr::new(0, 64)).unwrap_err();

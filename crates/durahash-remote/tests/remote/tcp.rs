@@ -40,6 +40,14 @@ impl Nodes {
         Nodes { memories, listening, token }
     }
 
+    /// Ends a node, and starts it again on the same memory.
+    fn restart(&mut self, node: usize) {
+        let address = self.listening[node].address().to_string();
+        let (memory, token) = (&self.memories[node], Some(self.token.clone()));
+        drop(self.listening.remove(node));
+        self.listening.insert(node, Listening::bind(&address, memory, token, limits()).unwrap());
+    }
+
     fn try_client(&self, limits: &Limits) -> Result<Tcp> {
         let addresses: Vec<_> =
             self.listening.iter().map(|node| node.address().to_string()).collect();
@@ -82,6 +90,32 @@ fn bytes_go_to_any_offset() {
     }
     let done = post(&client, |batch| batch.read(Addr::new(0, 0), REGION as usize));
     assert!(done.bytes(0) == model);
+}
+
+#[test]
+fn maps_go_on_when_each_node_was_started_again() {
+    let mut nodes = Nodes::start(&[32 << 20; 2], 4);
+    let first = BlockingMap::create(nodes.client(), tiny()).unwrap();
+    let maps = [first, BlockingMap::open(nodes.client(), tiny()).unwrap()];
+    let mut count = 0_u64;
+    for node in [0, 1, 0] {
+        for map in &maps {
+            map.put(&count.to_le_bytes(), b"value").unwrap();
+            count += 1;
+        }
+        nodes.restart(node);
+        for map in &maps {
+            while let Err(error) = map.put(b"key", b"value") {
+                assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
+            }
+            let keys: Vec<_> = (0..count).map(|key| key.to_le_bytes().to_vec()).collect();
+            assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
+        }
+    }
+    // Who was in the rows of the lost clients keeps nobody back.
+    for key in 0..2000_u64 {
+        maps[0].put(&key.to_le_bytes(), b"another").unwrap();
+    }
 }
 
 /// Coroutines of two threads add to the same words.
