@@ -48,7 +48,7 @@ pub(crate) struct Served<F: Fabric> {
     /// Wakes the task that takes jobs.
     waker: Waker,
     thread: Option<JoinHandle<()>>,
-    /// Whoever drops this waits for the end of the thread.
+    /// Dropping this waits for the end of the thread.
     pub(crate) joins: bool,
 }
 
