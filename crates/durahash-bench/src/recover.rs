@@ -56,7 +56,7 @@ struct Task {
     loaded: u64,
     /// When its operations are durable.
     sync_mode: Option<SyncMode>,
-    live_image: bool,
+    live_image: Option<bool>,
 }
 
 /// Does the work of a child process, if this process was started as one by
@@ -88,7 +88,8 @@ impl Task {
                 .map_err(|e| Error::Config { what: format!("the child's {what}: {e}") })
         };
         let [threads, seed, loaded] = [number("threads")?, number("seed")?, number("keys")?];
-        let live_image = number("live image")? != 0;
+        let live_image =
+            [Some(false), Some(true)].get(number("live image")? as usize).copied().flatten();
         let mode = args.next().map(|mode| mode.parse());
         let sync_mode = mode.transpose().map_err(|what| Error::Config { what })?;
         Ok(Task { path, design, threads, seed, loaded, sync_mode, live_image })
@@ -105,7 +106,7 @@ impl Task {
             .env(CHILD_ENV, &self.path)
             .arg(self.design.to_string())
             .args(
-                [self.threads, self.seed, self.loaded, self.live_image.into()]
+                [self.threads, self.seed, self.loaded, self.live_image.map_or(2, u64::from)]
                     .map(|n| n.to_string()),
             )
             .args(self.sync_mode.map(|mode| mode.to_string()));
@@ -115,7 +116,9 @@ impl Task {
     /// The child's work. It ends when it is killed, or when nobody listens any more.
     fn run(&self) -> Result<()> {
         let mut options = Options::new().design(self.design).seed(self.seed);
-        options = options.live_image(self.live_image);
+        if let Some(live_image) = self.live_image {
+            options = options.live_image(live_image);
+        }
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }
@@ -201,7 +204,8 @@ pub(crate) fn kill_and_recover(
     // An open recovers, so what the child left is put back for the next. What an open leaves of a live image is as after
     // a kill, and no older file belongs to it.
     let left = path.with_extension("left");
-    let copy = |from: &Path, to: &Path| match task.live_image {
+    let has_live_image = has_live_image(path)?;
+    let copy = |from: &Path, to: &Path| match has_live_image {
         true => Ok(0),
         false => std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e)),
     };
@@ -210,7 +214,7 @@ pub(crate) fn kill_and_recover(
         drop(task.timed_open(path, &mut open, &mut first_get)?);
         copy(&left, path)?;
     }
-    if !task.live_image {
+    if !has_live_image {
         remove(&left)?;
     }
     let map = task.timed_open(path, &mut open, &mut first_get)?;
@@ -261,6 +265,13 @@ pub(crate) fn kill_and_recover(
         first_get,
         open_closed,
     })
+}
+
+/// True if a live image lies beside the pool, which has a directory of its own.
+fn has_live_image(path: &Path) -> Result<bool> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::io("reading", Some(dir), e))?;
+    Ok(entries.flatten().any(|entry| entry.path().extension().is_some_and(|is| is == "live")))
 }
 
 /// The output of a child until it was killed.

@@ -295,8 +295,10 @@ macro_rules! digests {
     ($($ty:ty: $bytes:literal $of:expr;)*) => {$(
         impl Sample for $ty {
             fn sample(i: u64) -> $ty {
-                let mix = WordMix::new(42);
-                let words = [1, 2, 3, 4].map(|n| mix.mix(4 * i + n).to_le_bytes());
+                let words: [[u8; 8]; 8] = std::array::from_fn(|n| {
+                    let mix = WordMix::new(42 + n as u64 / 4);
+                    mix.mix(4 * i + n as u64 % 4 + 1).to_le_bytes()
+                });
                 $of(words.as_flattened()[..$bytes].try_into().expect("so many bytes"))
             }
         }
@@ -307,6 +309,7 @@ digests! {
     [u8; 16]: 16 |bytes| bytes;
     [u8; 20]: 20 |bytes| bytes;
     [u8; 32]: 32 |bytes| bytes;
+    [u8; 64]: 64 |bytes| bytes;
     u128: 16 u128::from_le_bytes;
     Plain<[u32; 5]>: 20 |bytes: [u8; 20]| Plain(bytes.as_chunks::<4>().0.try_into()
         .map(|words: [[u8; 4]; 5]| words.map(u32::from_le_bytes)).expect("five words"));
