@@ -198,23 +198,26 @@ pub(crate) fn kill_and_recover(
         sync_mode: config.sync_mode,
         live_image: config.live_image,
     };
-    let Told { words: told, written } =
-        told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
+    let kill = || told_by(task.command(config.child.as_deref())?, one_by_one + 1);
+    let Told { words: mut told, mut written } = kill()?;
     let (mut open, mut first_get) = (Vec::new(), Vec::new());
-    // An open recovers, so what the child left is put back for the next. What an open leaves of a live image is as after
-    // a kill, and no older file belongs to it.
-    let left = path.with_extension("left");
-    let has_live_image = has_live_image(path)?;
-    let copy = |from: &Path, to: &Path| match has_live_image {
-        true => Ok(0),
-        false => std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e)),
-    };
-    copy(path, &left)?;
-    for _ in 1..config.repeats {
-        drop(task.timed_open(path, &mut open, &mut first_get)?);
-        copy(&left, path)?;
-    }
-    if !has_live_image {
+    if has_live_image(path)? {
+        // It belongs to one file and to no copy, and an open ends what the kill left: each open has a kill of its own.
+        for _ in 1..config.repeats {
+            drop(task.timed_open(path, &mut open, &mut first_get)?);
+            remove_beside(path)?;
+            Told { words: told, written } = kill()?;
+        }
+    } else {
+        let left = path.with_extension("left");
+        let copy = |from: &Path, to: &Path| {
+            std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e))
+        };
+        copy(path, &left)?;
+        for _ in 1..config.repeats {
+            drop(task.timed_open(path, &mut open, &mut first_get)?);
+            copy(&left, path)?;
+        }
         remove(&left)?;
     }
     let map = task.timed_open(path, &mut open, &mut first_get)?;
@@ -267,11 +270,20 @@ pub(crate) fn kill_and_recover(
     })
 }
 
-/// True if a live image lies beside the pool, which has a directory of its own.
-fn has_live_image(path: &Path) -> Result<bool> {
+/// What lies in the directory of a pool, which has it for itself.
+fn beside(path: &Path) -> Result<Vec<PathBuf>> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(dir).map_err(|e| Error::io("reading", Some(dir), e))?;
-    Ok(entries.flatten().any(|entry| entry.path().extension().is_some_and(|is| is == "live")))
+    Ok(entries.flatten().map(|entry| entry.path()).collect())
+}
+
+fn has_live_image(path: &Path) -> Result<bool> {
+    Ok(beside(path)?.iter().any(|path| path.extension().is_some_and(|is| is == "live")))
+}
+
+/// Removes the pool, and its live image.
+fn remove_beside(path: &Path) -> Result<()> {
+    beside(path)?.iter().try_for_each(|path| remove(path))
 }
 
 /// The output of a child until it was killed.
