@@ -62,6 +62,21 @@ macro_rules! or_release {
     };
 }
 
+/// The locks of `h` by `$hold`, for a writer. A writer that waited for a lock may get it from an operation that broke
+/// off, which leaves the state in DRAM behind the durable one: it must not write on.
+macro_rules! hold_admitted {
+    ($of:ident, $h:ident, $room:ident, $hold:expr) => {
+        loop {
+            let held = $hold;
+            if or_release!(held, $of.pool.admits($h, $room.is_of_batch())) {
+                return Ok(held);
+            }
+            held.release_unchanged();
+            $of.pool.wait_for_batch($h);
+        }
+    };
+}
+
 /// The methods of [`IndexBase`](crate::index::IndexBase) that all have alike.
 macro_rules! base_methods {
     () => {
