@@ -16,6 +16,7 @@
 //! A thread that is served finds out without the turn, and without a lock that writing holds; and no thread
 //! sleeps through the end of a write, as that is told under the lock under which they look.
 
+use crate::primitive::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,8 +58,7 @@ impl Group {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits for the turn to write, or until another's write has made `is_done` true: then there is none.

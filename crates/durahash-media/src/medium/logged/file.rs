@@ -44,7 +44,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
 
@@ -60,6 +60,7 @@ use crate::identity::FileId;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::{Memory, Region, Storage, sys};
+use crate::primitive::lock;
 use crate::word::PmU64;
 
 /// The part of the private bytes that is never given back: a quarter.
@@ -71,7 +72,7 @@ pub(in crate::medium) struct Syncs(Mutex<Option<i32>>);
 impl Syncs {
     pub(in crate::medium) fn run<T>(&self, sync: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.0);
         if let Some(errno) = *failed {
             return Err(io::Error::from_raw_os_error(errno));
         }

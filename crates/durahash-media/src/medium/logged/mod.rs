@@ -123,13 +123,14 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::background::Background;
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use format::Head;
 use log::Log;
@@ -352,7 +353,7 @@ impl<D: Disk + 'static> Memory for Logged<D> {
 
 impl<D: Disk + 'static> Storage for Logged<D> {
     fn begin(&self) -> Result<()> {
-        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old = lock(&self.old);
         if let Some((found, next)) = &*old {
             self.log.disk.begin()?;
             recover::begin(&self.log.disk, found, *next)?;
