@@ -19,12 +19,6 @@ const SUMMARY_KEYS: u64 = 100_000;
 
 /// `durahash bench`.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
-    if args.suite.contains(&Suite::Remote) {
-        let what = "the suite remote, SepHash beside RACE hashing on simulated nodes, is run by \
-                    cargo run --release -p durahash-baselines -- remote; SepHash on real nodes is the \
-                    suite nodes";
-        return Err(Failure::new(Exit::Usage, what));
-    }
     let (designs, keys) = match args.suite[..] {
         [Suite::Measured(durahash_bench::Suite::Summary)] => {
             (vec![Design::default()], SUMMARY_KEYS)
@@ -34,7 +28,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     };
     let measured = args.suite.iter().filter_map(|suite| match suite {
         Suite::Measured(suite) => Some(*suite),
-        Suite::Nodes | Suite::Remote => None,
+        Suite::Nodes => None,
     });
     let config = Config {
         suites: measured.collect(),
