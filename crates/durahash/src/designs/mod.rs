@@ -113,6 +113,24 @@ macro_rules! index_methods {
     };
 }
 
+/// The method of [`Index`](crate::index::Index) for batches, of designs whose `approach` is to one hash.
+macro_rules! looks_in_batches {
+    () => {
+        fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+            for h in h {
+                self.directory.prefetch(*h);
+            }
+            let mut sought = [const { None }; PREFETCHED];
+            for (h, sought) in h.iter().zip(&mut sought) {
+                *sought = self.approach(*h);
+            }
+            for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
+                *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
+            }
+        }
+    };
+}
+
 // From low to high.
 pub mod esh;
 pub mod pea;
