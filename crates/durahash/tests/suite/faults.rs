@@ -271,30 +271,6 @@ fn every_setting_is_met_or_refused_at_its_extremes() {
     }
 }
 
-#[test]
-fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
-    let (_dir, path) = new_path();
-    let map: Map<str, [u8]> = Options::new().max_bytes(8 << 20).create(&path).unwrap();
-    let mut stored = 0;
-    let error = loop {
-        match map.put(&format!("key {stored}"), &[1; 10_000]) {
-            Ok(()) => stored += 1,
-            Err(e) => break e,
-        }
-    };
-    assert!(matches!(error.kind(), ErrorKind::Full { .. }), "{error}");
-    assert!(stored > 300);
-    assert_eq!(map.len().unwrap(), stored);
-    for i in 0..stored {
-        assert_eq!(map.get(&format!("key {i}")).unwrap().as_deref(), Some(&[1; 10_000][..]));
-    }
-    for i in 0..stored {
-        assert!(map.remove(&format!("key {i}")).unwrap().is_some());
-    }
-    map.put("again", &[2; 100_000]).unwrap();
-    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
-}
-
 /// A copy of an open pool may have pages of different times, and pools of all modes tell; renamed or closed it is
 /// the pool itself.
 #[test]
