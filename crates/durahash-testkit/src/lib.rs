@@ -67,33 +67,22 @@ impl Handle for durahash::Pool {
     }
 }
 
-/// Where the words of a test live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backing {
-    /// Anonymous memory: cannot be opened again.
-    Memory,
-    /// Simulated, stores to one line in order.
-    Sim,
-    /// Simulated, no order.
-    SimWord,
-    /// A file in the page cache.
-    File,
-    /// The same with real flushes and fences.
-    ForcedFile,
-    /// The same, counted.
-    CountedFile,
-}
-
-impl Backing {
-    /// Every one.
-    pub const ALL: [Backing; 6] = [
-        Backing::Memory,
-        Backing::Sim,
-        Backing::SimWord,
-        Backing::File,
-        Backing::ForcedFile,
-        Backing::CountedFile,
-    ];
+durahash_media::listed! {
+    /// Where the words of a test live.
+    pub enum Backing {
+        /// Anonymous memory: cannot be opened again.
+        Memory,
+        /// Simulated, stores to one line in order.
+        Sim,
+        /// Simulated, no order.
+        SimWord,
+        /// A file in the page cache.
+        File,
+        /// The same with real flushes and fences.
+        ForcedFile,
+        /// The same, counted.
+        CountedFile,
+    }
 }
 
 /// How a map is left before it is opened again.
@@ -136,8 +125,8 @@ impl Setup {
 
     /// All designs on all media.
     pub fn all(geometry: Geometry) -> Vec<Self> {
-        let each = |medium| Design::ALL.iter().map(move |d| Setup::new(*d, medium, geometry));
-        Backing::ALL.into_iter().flat_map(each).collect()
+        let on = |medium| Design::ALL.iter().map(move |d| Setup::new(*d, medium, geometry));
+        Backing::ALL.iter().copied().flat_map(on).collect()
     }
 
     fn path(&self) -> PathBuf {
