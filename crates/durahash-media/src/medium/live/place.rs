@@ -15,7 +15,7 @@ use super::layout::{HEADER_BYTES, Layout};
 use super::open;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
-use crate::medium::logged::old::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
+use crate::medium::logged::area::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
 use crate::medium::mapped::{MAPPING, Mapped, real_dir};
 use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
 use crate::primitive::lock;

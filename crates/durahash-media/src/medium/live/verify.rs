@@ -25,8 +25,8 @@ use super::head::{Noted, Position};
 use super::open::Found;
 use super::sums::{PAGE, Sums, write_runs};
 use crate::error::{Error, Result};
+use crate::medium::logged::area::SUPERBLOCK_BYTES;
 use crate::medium::logged::format::{put, word};
-use crate::medium::logged::old::SUPERBLOCK_BYTES;
 use crate::medium::{CHECKS_OFF, DiskSums, LINE_BYTES, MARKS, SumArea, sum_of};
 use crate::primitive::lock;
 

@@ -12,7 +12,7 @@
 //! it, the write-back could bring the old bytes of the former back. Therefore:
 //!
 //! - No folio has pages of the ring and others. A folio is aligned to its size, and has at most
-//!   [`FOLIO_PAGES_MAX`](super::old::FOLIO_PAGES_MAX) pages, the most that the index of the page cache (an XArray) has room for in one
+//!   [`FOLIO_PAGES_MAX`](super::area::FOLIO_PAGES_MAX) pages, the most that the index of the page cache (an XArray) has room for in one
 //!   entry. The ring is written past the cache only if it begins and ends at multiples of that, as
 //!   the rings of large logs do ([`place_log`](super::make::place_log)).
 //! - No page of the ring is dirty in the cache while it is written past it. No thread stores to it through
@@ -48,12 +48,12 @@ use std::sync::Mutex;
 
 use rustix::io::Errno;
 
+use super::area::{
+    LogArea, OPENING, OldLog, PoolView, View, head_parts, is_left_in_cache, open_same,
+};
 use super::background;
 use super::disk::Disk;
 use super::format::{BLOCK_BYTES, Layout, Line};
-use super::old::{
-    LogArea, OPENING, OldLog, PoolView, View, head_parts, is_left_in_cache, open_same,
-};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
