@@ -477,9 +477,12 @@ def test_pools_of_other_kinds_are_refused(path, tmp_path):
     durahash.Map(path, key=bytes, value=bytes).close()
     with pytest.raises(durahash.TypesError):
         durahash.Cache(path)
-    durahash.Cache(tmp_path / "cache.pool").close()
-    with pytest.raises(durahash.TypesError):
-        durahash.Map(tmp_path / "cache.pool", key=bytes, value=bytes)
+    with durahash.Cache(tmp_path / "cache.pool") as c:
+        # Not bytes: those of a program in Rust would be read as objects.
+        assert (c.info().key_type, c.info().value_type) == ("Python object", "expiring Python object")
+    for options in ({}, {"key": bytes, "value": bytes}, {"read_only": True}):
+        with pytest.raises(durahash.TypesError, match="Python object"):
+            durahash.Map(tmp_path / "cache.pool", **options)
     with pytest.raises(durahash.NotFoundError):
         durahash.Cache(tmp_path / "none", create=False)
     with pytest.raises(durahash.ExistsError):
