@@ -42,9 +42,7 @@ impl Kind {
     /// two functions.
     pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = spec.py();
-        if let Ok(pair) = spec.cast::<PyTuple>()
-            && let Ok((encode, decode)) = pair.extract::<(Py<PyAny>, Py<PyAny>)>()
-        {
+        if let Some((encode, decode)) = functions(spec) {
             let name = "(encode, decode)".into();
             return Ok(Kind::Coded(Codec { name, is_text: false, encode, decode }));
         }
@@ -283,6 +281,12 @@ impl Kind {
             Kind::Coded(codec) => codec.decode.bind(py).call1((PyBytes::new(py, bytes),))?,
         })
     }
+}
+
+/// Two functions, if it is a pair of them.
+pub(crate) fn functions(spec: &Bound<'_, PyAny>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+    let pair: (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.cast::<PyTuple>().ok()?.extract().ok()?;
+    (pair.0.is_callable() && pair.1.is_callable()).then(|| (pair.0.unbind(), pair.1.unbind()))
 }
 
 impl<'py> Room<'py> {

@@ -105,7 +105,7 @@ def test_types_are_python_types_or_names():
     m = durahash.Map(key=str, value=pair)
     m["pi"] = 3.25
     assert m["pi"] == 3.25
-    for bad in ("S0", "u7", "list", dict, 5, "json", "pickle"):
+    for bad in ("S0", "u7", "list", dict, 5, (str, 1), "json", "pickle"):
         with pytest.raises(ValueError):
             durahash.Map(key=bad, value=int)
     with pytest.raises(ValueError, match="key="):
