@@ -80,6 +80,8 @@ def test_it_is_a_mutable_mapping():
         m.popitem()
     with pytest.raises(TypeError):
         hash(m)
+    values = durahash.Map(key=str, value="json")
+    assert values.setdefault("a") is None and "a" in values
 
 
 def test_pop_leaves_what_it_cannot_decode(path):
