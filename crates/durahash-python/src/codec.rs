@@ -51,7 +51,7 @@ impl Codec {
                 "{spec} is no codec; there are \"json\", \"msgpack\", \"pickle\" and (encode, decode), \
                  two functions"
             );
-            return Err(error::new("OptionsError", (text,)));
+            return Err(error::options(text));
         };
         let (encode, decode) = (function(spec.py(), name, 0)?, function(spec.py(), name, 1)?);
         Ok(Codec(Some(Named { letter: *letter, encode, decode })))

@@ -85,7 +85,7 @@ impl Kind {
             }
             _ => {
                 let text = format!("{spec} is no kind of keys or values; there are {KNOWN}");
-                return Err(PyValueError::new_err(text));
+                return Err(crate::error::options(text));
             }
         })
     }
@@ -102,7 +102,14 @@ impl Kind {
             Type::Bytes => Kind::Bytes,
             Type::Array(_) if bytes > 0 => Kind::Array(bytes),
             _ => {
-                let text = format!("the pool has keys or values of {ty}, which Python cannot use");
+                let text = match ty {
+                    Type::Object | Type::Expiring(_) => {
+                        format!(
+                            "the pool is that of a cache, with keys or values of {ty}, and no map"
+                        )
+                    }
+                    _ => format!("the pool has keys or values of {ty}, which Python cannot use"),
+                };
                 return Err(crate::error::new("TypesError", (text,)));
             }
         })

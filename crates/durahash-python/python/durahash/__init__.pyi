@@ -260,6 +260,7 @@ class MultiMap(Collection[_K], Generic[_K, _V]):
 
 _Codec = Union[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]
 
+@final
 class Clock:
     def __init__(self, seconds: float = 0.0) -> None: ...
     def advance(self, seconds: float) -> None: ...
