@@ -156,6 +156,21 @@ class DiskcacheRs(Store):
         return self.items.get(key.hex())
 
 
+class PysciqlopCache(Store):
+    package, name = "pysciqlop_cache", "pysciqlop-cache"
+    mode = "default"
+
+    def open(self, folder):
+        import pysciqlop_cache
+
+        return pysciqlop_cache.Cache(folder, max_size=0)
+
+    def set_many(self, pairs):
+        with self.items.transact():
+            for key, value in pairs:
+                self.items[key] = value
+
+
 class Diskstore(Store):
     package = name = "diskstore"
     mode = "default"
@@ -201,5 +216,6 @@ class Shelve(Store):
 
 
 STORES = [
-    Dict, Durahash, DurahashLive, DurahashProcess, DurahashCache, Lmdb, Rocksdict, DiskcacheRs, Diskcache, Diskstore, Sqlitedict, Shelve,
+    Dict, Durahash, DurahashLive, DurahashProcess, DurahashCache, Lmdb, Rocksdict,
+    DiskcacheRs, Diskcache, PysciqlopCache, Diskstore, Sqlitedict, Shelve,
 ]
