@@ -74,12 +74,12 @@ class DurahashCache(Durahash):
 
 class Lmdb(Store):
     package = name = "lmdb"
-    mode = "sync=False, a transaction each"
+    mode = "sync=False, writemap, a transaction each"
 
     def open(self, folder):
         import lmdb
 
-        self.env = lmdb.open(folder, map_size=8 << 30, sync=False, max_readers=64)
+        self.env = lmdb.open(folder, map_size=8 << 30, sync=False, writemap=True, max_readers=64)
         return self
 
     def __setitem__(self, key, value):
@@ -96,8 +96,9 @@ class Lmdb(Store):
                 cursor.putmulti(pairs)
 
     def get_many(self, keys):
-        with self.env.begin() as txn:
-            return [txn.get(key) for key in keys]
+        with self.env.begin() as txn, txn.cursor() as cursor:
+            found = dict(cursor.getmulti(keys))
+            return [found.get(key) for key in keys]
 
     def close(self):
         self.env.close()

@@ -26,9 +26,10 @@ const CHILD_ENV: &str = "DURAHASH_BENCH_CHILD";
 const LOADED: u64 = u64::MAX;
 
 /// The state that a killed child left.
+#[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) threads: usize,
-    /// Bytes that it had written.
+    /// Bytes that all children had written.
     pub(crate) written: u64,
     pub(crate) keys: u64,
     pub(crate) acknowledged: u64,
@@ -162,6 +163,47 @@ impl Task {
         Ok(map)
     }
 
+    /// Opens what a child left that had acknowledged these numbers, and looks up every key.
+    fn recover(&self, path: &Path, told: &[u64], to: &mut Recovered) -> Result<()> {
+        let map = self.timed_open(path, &mut to.open, &mut to.first_get)?;
+        let repairs = || map.stats().map(|stats| stats.index.esh.map_or(0, |esh| esh.repairs));
+        to.repaired_by_first_get = repairs()?;
+        let acknowledged = told.iter().copied().filter(|i| *i != LOADED);
+        let (mut found, mut lost) = (0, 0);
+        for i in (0..self.loaded).chain(acknowledged) {
+            match map.get(&self.key(i))? {
+                Some(v) if v == value(i) => found += 1,
+                _ => lost += 1,
+            }
+        }
+        let keys = map.len()?;
+        let design = self.design;
+        let wrong =
+            |what: String| Error::Wrong { what: format!("{design}, after kill -9: {what}") };
+        if lost > 0 {
+            return Err(wrong(format!("{lost} acknowledged keys are lost")));
+        }
+        let unacknowledged = keys.saturating_sub(found);
+        if keys < found || unacknowledged > self.threads {
+            return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
+        }
+        to.repaired = repairs()?;
+        let mut finding = None;
+        map.check(&mut |first| {
+            finding.get_or_insert(first);
+        })?;
+        if let Some(finding) = finding {
+            return Err(wrong(format!("{finding:?}")));
+        }
+        map.close()?;
+        (to.keys, to.acknowledged, to.lost, to.unacknowledged) =
+            (keys, found, lost, unacknowledged);
+        let from = Instant::now();
+        let map: Map<u64, u64> = Options::new().open(path)?;
+        to.open_closed.push(from.elapsed());
+        Ok(map.close()?)
+    }
+
     /// The `i`-th key.
     fn key(&self, i: u64) -> u64 {
         Random::new(self.seed ^ i.rotate_left(32)).word()
@@ -178,7 +220,9 @@ fn tell(mut pipe: &File, number: u64) -> Result<()> {
     pipe.write_all(&number.to_le_bytes()).map_err(|e| Error::io("writing to the pipe", None, e))
 }
 
-/// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool.
+/// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool: as often as the
+/// run repeats, as an open ends what a kill left, and a copy of a pool is what was just written, or is refused. The counts are
+/// of the last time.
 pub(crate) fn kill_and_recover(
     config: &Config,
     design: Design,
@@ -198,92 +242,18 @@ pub(crate) fn kill_and_recover(
         sync_mode: config.sync_mode,
         live_image: config.live_image,
     };
-    let kill = || told_by(task.command(config.child.as_deref())?, one_by_one + 1);
-    let Told { words: mut told, mut written } = kill()?;
-    let (mut open, mut first_get) = (Vec::new(), Vec::new());
-    if has_live_image(path)? {
-        // It belongs to one file and to no copy, and an open ends what the kill left: each open has a kill of its own.
-        for _ in 1..config.repeats {
-            drop(task.timed_open(path, &mut open, &mut first_get)?);
-            remove_beside(path)?;
-            Told { words: told, written } = kill()?;
-        }
-    } else {
-        let left = path.with_extension("left");
-        let copy = |from: &Path, to: &Path| {
-            std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e))
-        };
-        copy(path, &left)?;
-        for _ in 1..config.repeats {
-            drop(task.timed_open(path, &mut open, &mut first_get)?);
-            copy(&left, path)?;
-        }
-        remove(&left)?;
-    }
-    let map = task.timed_open(path, &mut open, &mut first_get)?;
-    let repaired_by_first_get = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
-    let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
-    let (mut found, mut lost) = (0, 0);
-    for i in loaded.chain(acknowledged) {
-        match map.get(&task.key(i))? {
-            Some(v) if v == value(i) => found += 1,
-            _ => lost += 1,
-        }
-    }
-    let keys = map.len()?;
-    let wrong = |what: String| Error::Wrong { what: format!("{design}, after kill -9: {what}") };
-    if lost > 0 {
-        return Err(wrong(format!("{lost} acknowledged keys are lost")));
-    }
-    let unacknowledged = keys.saturating_sub(found);
-    if keys < found || unacknowledged > task.threads {
-        return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
-    }
-    let repaired = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
-    let mut finding = None;
-    map.check(&mut |first| {
-        finding.get_or_insert(first);
-    })?;
-    if let Some(finding) = finding {
-        return Err(wrong(format!("{finding:?}")));
-    }
-    map.close()?;
-    let mut open_closed = Vec::new();
+    let mut recovered = Recovered { threads, ..Recovered::default() };
     for _ in 0..config.repeats {
-        let from = Instant::now();
-        let map: Map<u64, u64> = Options::new().open(path)?;
-        open_closed.push(from.elapsed());
-        map.close()?;
+        let Told { words, written } =
+            told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
+        recovered.written += written;
+        task.recover(path, &words, &mut recovered)?;
+        // A long live image outlives a close.
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let left = std::fs::read_dir(dir).map_err(|e| Error::io("reading", Some(dir), e))?;
+        left.flatten().try_for_each(|entry| remove(&entry.path()))?;
     }
-    Ok(Recovered {
-        threads,
-        written,
-        keys,
-        acknowledged: found,
-        lost,
-        unacknowledged,
-        repaired_by_first_get,
-        repaired,
-        open,
-        first_get,
-        open_closed,
-    })
-}
-
-/// What lies in the directory of a pool, which has it for itself.
-fn beside(path: &Path) -> Result<Vec<PathBuf>> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(dir).map_err(|e| Error::io("reading", Some(dir), e))?;
-    Ok(entries.flatten().map(|entry| entry.path()).collect())
-}
-
-fn has_live_image(path: &Path) -> Result<bool> {
-    Ok(beside(path)?.iter().any(|path| path.extension().is_some_and(|is| is == "live")))
-}
-
-/// Removes the pool, and its live image.
-fn remove_beside(path: &Path) -> Result<()> {
-    beside(path)?.iter().try_for_each(|path| remove(path))
+    Ok(recovered)
 }
 
 /// The output of a child until it was killed.
