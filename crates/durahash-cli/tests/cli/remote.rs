@@ -18,6 +18,7 @@ use crate::tool::{Answer, Work, answer};
 
 mod file;
 mod node;
+mod soak;
 
 use self::node::{Node, Over, over_each, patiently, signal};
 

@@ -56,7 +56,10 @@
 //! # When a sweep begins
 //! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
 //! when that is an eighth of what the last one found in use, and the last one is over for long, or where an allocation has failed and anything was leaked;
-//! or when it is asked to.
+//! or when it is asked to. A client whose allocation has failed first finds those dead whom no client has missed yet.
+//!
+//! Left as they are: a client that leaves gives its sweep up, and another one begins anew; and what clients take from the
+//! nodes behind the windows meanwhile is for the next sweep.
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -178,7 +181,9 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn repay(&self) -> Result<()> {
         let owed = self.space.borrow().owed_bytes;
         if owed > 0 && (self.reclaim.borrow().claim == 0 || self.has_left()) {
-            self.leased(Batch::of(|batch| batch.fetch_add(LEAKED, owed))).await?;
+            let add = Batch::of(|batch| batch.fetch_add(LEAKED, owed));
+            let leaked = self.leased(add).await?.word(0) + owed;
+            self.reclaim.borrow_mut().words.leaked = leaked;
             self.space.borrow_mut().owed_bytes -= owed;
         }
         Ok(())
@@ -552,6 +557,11 @@ impl<F: Fabric> Core<F> {
         }
     }
 
+    /// This client has stayed for as long as one of the same index that has lost a node.
+    pub(crate) fn succeeds(&self, lost: &Self) {
+        self.reclaim.borrow_mut().opened = lost.reclaim.borrow().opened;
+    }
+
     /// Returns whether this client sweeps.
     pub(crate) fn sweeps(&self) -> bool {
         self.reclaim.borrow().sweep.is_some()
@@ -562,6 +572,7 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
         let is_first = hope.since.is_none();
         if is_first {
+            self.evict_all_dead().await?;
             // The words of the last tick may be old.
             drop(self.still().await);
             self.tick().await?;
