@@ -284,13 +284,26 @@ impl<M: Medium> Reh<M> {
         sought: &Sought<'_, u32>,
         is_valid: impl FnOnce(VersionLock<'a>, Version, Option<u64>) -> bool,
     ) -> Option<Option<u64>> {
-        let lock = self.meta(sought.entry()).lock();
-        let version = lock.try_read(self.medium())?;
+        let medium = self.medium();
+        let meta = self.meta(sought.entry());
+        let version = meta.lock().try_read(medium)?;
         if !self.directory.is_current(sought) {
             return None;
         }
-        let found = self.probe(h, sought.entry()).ok()?.map(|(_, payload)| payload);
-        is_valid(lock, version, found).then_some(found)
+        medium.event(Event::Look);
+        let candidates = meta.candidates(h);
+        let mut found = None;
+        if !candidates.is_empty() {
+            let bucket = self.bucket(sought.entry()).ok()?;
+            for i in candidates {
+                let slot = &bucket.slots[i as usize];
+                if medium.load(&slot.h) == h {
+                    found = Some(medium.load(&slot.payload));
+                    break;
+                }
+            }
+        }
+        is_valid(meta.lock(), version, found).then_some(found)
     }
 
     /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
