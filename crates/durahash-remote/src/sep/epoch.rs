@@ -266,24 +266,16 @@ impl<F: Fabric> Core<F> {
                 None => ticks >= PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
-                self.mark_dead(row, idx).await?;
+                // Owed before: the future may be dropped when the row is marked.
+                self.space.borrow_mut().owed_bytes += self.death_bytes();
+                if self.mark_dead(row, idx).await? {
+                    self.stats.borrow_mut().evictions += 1;
+                } else {
+                    self.space.borrow_mut().owed_bytes -= self.death_bytes();
+                }
             }
         }
         Ok(ready)
-    }
-
-    /// Evicts the dead that no client has missed yet, where the fabric knows of them without a lease.
-    pub(super) async fn evict_all_dead(&self) -> Result<()> {
-        if self.fabric.lease_ns().is_some() {
-            return Ok(());
-        }
-        for (&row, idx) in self.rows(self.geometry.rows).await?.iter().zip(0..) {
-            let is_other = row.state() == RowState::Live && idx != self.fabric.row();
-            if is_other && self.fabric.evict(idx).await? {
-                self.mark_dead(row, idx).await?;
-            }
-        }
-        Ok(())
     }
 
     /// Gives this client's memory to the others, and frees its row. If verbs of dropped futures may be under way, the
@@ -333,17 +325,10 @@ impl<F: Fabric> Core<F> {
         Ok(words.into_iter().map(Row).collect())
     }
 
-    /// Marks the row of a client that was evicted, unless it has changed meanwhile.
-    async fn mark_dead(&self, row: Row, idx: u32) -> Result<()> {
-        // Owed before: the future may be dropped when the row is marked.
-        self.space.borrow_mut().owed_bytes += self.death_bytes();
+    /// Returns `false` if the row has changed meanwhile.
+    async fn mark_dead(&self, row: Row, idx: u32) -> Result<bool> {
         let dead = row.with_state(RowState::Dead);
-        if self.fabric.swap_word(self.geometry.row(idx), row.0, dead.0).await? == row.0 {
-            self.stats.borrow_mut().evictions += 1;
-        } else {
-            self.space.borrow_mut().owed_bytes -= self.death_bytes();
-        }
-        Ok(())
+        Ok(self.fabric.swap_word(self.geometry.row(idx), row.0, dead.0).await? == row.0)
     }
 
     /// Registers this client in the row that the fabric gave it, and returns whether its previous client died and is

@@ -56,10 +56,10 @@
 //! # When a sweep begins
 //! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
 //! when that is an eighth of what the last one found in use, and the last one is over for long, or where an allocation has failed and anything was leaked;
-//! or when it is asked to. A client whose allocation has failed first finds those dead whom no client has missed yet.
+//! or when it is asked to.
 //!
-//! Left as they are: a client that leaves gives its sweep up, and another one begins anew; and what clients take from the
-//! nodes behind the windows meanwhile is for the next sweep.
+//! Left as they are: a client that leaves gives its sweep up, and another one begins anew; what clients take from the
+//! nodes behind the windows meanwhile is for the next sweep; and a death that no client has missed yet makes a `Full` that need not be.
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -181,9 +181,7 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn repay(&self) -> Result<()> {
         let owed = self.space.borrow().owed_bytes;
         if owed > 0 && (self.reclaim.borrow().claim == 0 || self.has_left()) {
-            let add = Batch::of(|batch| batch.fetch_add(LEAKED, owed));
-            let leaked = self.leased(add).await?.word(0) + owed;
-            self.reclaim.borrow_mut().words.leaked = leaked;
+            self.leased(Batch::of(|batch| batch.fetch_add(LEAKED, owed))).await?;
             self.space.borrow_mut().owed_bytes -= owed;
         }
         Ok(())
@@ -572,7 +570,6 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
         let is_first = hope.since.is_none();
         if is_first {
-            self.evict_all_dead().await?;
             // The words of the last tick may be old.
             drop(self.still().await);
             self.tick().await?;

@@ -16,8 +16,7 @@
 //! | | 3 | swap the word from the bag to the next one | the bag is lost to a sweep |
 //!
 //! Clients give what they have in excess, and all of it when they leave. A client that has no memory takes from the shelf
-//! before it takes a chunk. A bag has a large piece, for segments, and small ones, which fill first: KV blocks all over
-//! the memory would leave no room for segments.
+//! before it takes a chunk.
 //!
 //! # Why no bag is taken for another
 //! A bag does not change while it is on the shelf. The block of a popped bag is retired, not free: so a client that pops
@@ -41,8 +40,6 @@ use super::walk::is_of_damage;
 
 /// Bags that are pushed at once.
 const PUSHED: usize = 64;
-/// Bags that a client makes of much memory, about.
-const BAGS: u64 = 1024;
 
 fn bag_bytes(bag: &Bag, next: Ref) -> Vec<u8> {
     let head = [next.word(), bag.epoch, bag.extents.len() as u64];
@@ -117,18 +114,7 @@ impl<F: Fabric> Core<F> {
         space.retire(op.tag, bag.at, BAG_BYTES);
     }
 
-    /// Pushes bags, of which the first ones are popped first. They are leaked if this fails or its future is dropped.
     async fn push(&self, op: &Op<'_, F>, bags: &[Bag]) -> Result<()> {
-        let bytes = |bags: &[Bag]| bags.iter().map(Bag::bytes).sum::<u64>();
-        self.space.borrow_mut().owed_bytes += bytes(bags);
-        for some in bags.rchunks(PUSHED) {
-            self.push_some(op, some).await?;
-            self.space.borrow_mut().owed_bytes -= bytes(some);
-        }
-        Ok(())
-    }
-
-    async fn push_some(&self, op: &Op<'_, F>, bags: &[Bag]) -> Result<()> {
         let Some((last, others)) = bags.split_last() else { return Ok(()) };
         let mut head = self.shelf.get();
         let mut batch = Batch::new();
@@ -149,20 +135,25 @@ impl<F: Fabric> Core<F> {
 
     /// Gives free memory to the shelf until this client has `keep` bytes.
     pub(super) async fn share(&self, op: &Op<'_, F>, keep: u64) -> Result<()> {
-        let bags = {
-            let mut space = self.space.borrow_mut();
-            // What a client has popped is lost with it until a sweep, so bags are small; but a sweep reads one after the other.
-            let some = (4 * self.chunk_bytes()).max(space.free_bytes() / BAGS);
-            space.give(keep, some)
-        };
-        self.push(op, &bags).await
+        loop {
+            let bags = {
+                let mut space = self.space.borrow_mut();
+                // So many that others find some, and so few that they are pushed at once.
+                let some = (4 * self.chunk_bytes()).max(space.free_bytes() / PUSHED as u64);
+                space.give(keep, some, PUSHED)
+            };
+            self.push(op, &bags).await?;
+            if bags.len() < PUSHED {
+                return Ok(());
+            }
+        }
     }
 
     /// Gives all memory to the shelf.
     pub(super) async fn give_back(&self, op: &Op<'_, F>) -> Result<()> {
         let held = || self.space.borrow().held().iter().sum::<u64>();
         while held() > 0 {
-            let bags = self.space.borrow_mut().give_waiting();
+            let bags = self.space.borrow_mut().give_waiting(PUSHED);
             self.push(op, &bags).await?;
             if bags.is_empty() {
                 self.share(op, 0).await?;

@@ -42,7 +42,7 @@ struct Chunk {
     end: u64,
 }
 
-/// Small blocks for which a range becomes a chunk, at most.
+/// Small blocks that a range has room for if it becomes a chunk before smaller ranges do.
 const RECYCLED: u64 = 16;
 /// The largest block that counts as small: segments are larger, most KV blocks are not.
 const SMALL: u64 = 512;
@@ -61,13 +61,6 @@ pub(super) struct Bag {
     /// The epoch from which on the extents are free.
     pub(super) epoch: u64,
     pub(super) extents: Vec<(Ref, u64)>,
-}
-
-impl Bag {
-    /// Of all that it is and tells of.
-    pub(super) fn bytes(&self) -> u64 {
-        BAG_BYTES + self.extents.iter().map(|extent| extent.1).sum::<u64>()
-    }
 }
 
 #[derive(Debug, Default)]
@@ -134,18 +127,16 @@ impl Space {
         Some((Ref::new(Addr::new(node, off)), bytes))
     }
 
-    /// As [`take`](Space::take), or out of a range: KV blocks reuse the memory of old ones, and of old MainSegments, before
-    /// another chunk is taken. The smallest range serves: where KV blocks lie between others, no MainSegment has room.
+    /// As [`take`](Space::take), or out of a range: KV blocks reuse the memory of old MainSegments before
+    /// another chunk is taken.
     pub(super) fn take_or_recycle(&mut self, node: u8, bytes: u64) -> Option<Ref> {
         let block = self.take(node, bytes);
         if block.is_some() || bytes > SMALL {
             return block;
         }
-        let (from, all) = self.take_range(node, bytes, u64::MAX)?;
-        let got = all.min(RECYCLED * bytes);
-        if got < all {
-            self.put_range(from.addr().add(got), all - got);
-        }
+        let some = RECYCLED * bytes;
+        let range = self.take_range(node, some, some);
+        let (from, got) = range.or_else(|| self.take_range(node, bytes, u64::MAX))?;
         self.add_chunk(node, bytes, from.addr().off(), got);
         self.take(node, bytes)
     }
@@ -337,31 +328,29 @@ impl Space {
         }
     }
 
-    /// Takes free memory out until `keep` bytes are left, in bags of the largest piece, as far as `bag_bytes`, and as much
-    /// of small ones: so a client that pops one has small blocks from those, and leaves the large one whole. Of all
-    /// memory only the smallest come, as those that follow have room for the bags.
-    pub(super) fn give(&mut self, keep: u64, bag_bytes: u64) -> Vec<Bag> {
+    /// Takes free memory out until `keep` bytes are left, in at most `count` bags of about `bag_bytes`: the largest
+    /// pieces. Of all of it the smallest come first, as those that follow have room for the bags.
+    pub(super) fn give(&mut self, keep: u64, bag_bytes: u64, count: usize) -> Vec<Bag> {
         let mut bags = Vec::new();
         if self.free_bytes() <= keep {
             return bags;
         }
         self.join();
-        while self.free_bytes > keep {
+        while bags.len() < count && self.free_bytes > keep {
             let Some(at) = self.take_any_range(BAG_BYTES) else { break };
             let (mut extents, mut sum) = (Vec::new(), 0);
             while extents.len() < BAG_EXTENTS && sum < bag_bytes && self.free_bytes > keep {
-                let is_largest = keep > 0 && extents.is_empty();
                 let most = (bag_bytes - sum).next_multiple_of(UNIT).min(EXTENT_MAX);
                 let nodes = self.chunks.len();
                 let node = usize::from(self.turn());
                 let found = (0..nodes).find_map(|i| {
                     let node = (node + i) % nodes;
-                    Some((node, self.ranges[node].take_some(is_largest, most)?))
+                    Some((node, self.ranges[node].take_some(keep > 0, most)?))
                 });
                 let Some((node, (off, bytes))) = found else { break };
                 self.free_bytes -= bytes;
                 extents.push((Ref::new(Addr::new(node as u8, off)), bytes));
-                sum += if is_largest { 0 } else { bytes };
+                sum += bytes;
             }
             bags.push(Bag { at, epoch: 0, extents });
         }
@@ -369,10 +358,10 @@ impl Space {
     }
 
     /// Takes waiting blocks out, as far as there are free blocks for their bags.
-    pub(super) fn give_waiting(&mut self) -> Vec<Bag> {
+    pub(super) fn give_waiting(&mut self, count: usize) -> Vec<Bag> {
         let mut bags = Vec::new();
         self.join();
-        while !self.waiting.is_empty() {
+        while bags.len() < count && !self.waiting.is_empty() {
             let Some(at) = self.take_any_range(BAG_BYTES) else { break };
             let mut bag = Bag { at, epoch: 0, extents: Vec::new() };
             while bag.extents.len() < BAG_EXTENTS
@@ -483,24 +472,6 @@ mod tests {
     }
 
     #[test]
-    fn small_blocks_leave_large_ranges_whole() {
-        let mut space = Space::new(1);
-        for (off, bytes) in [(4096, 65_536), (131_072, 192), (262_144, 640)] {
-            space.add(Addr::new(0, off), bytes);
-        }
-        let offs: Vec<_> =
-            (0..14).map(|_| space.take_or_recycle(0, 64).unwrap().addr().off()).collect();
-        assert!(offs[..3].iter().all(|off| (131_072..131_264).contains(off)), "{offs:?}");
-        assert!(offs[3..13].iter().all(|off| (262_144..262_784).contains(off)), "{offs:?}");
-        assert_eq!(offs[13], 4096);
-        // Of what is left a bag has a large piece, and small ones.
-        (0..40).for_each(|i| space.add(Addr::new(0, 1 << 20 | i << 12), 64));
-        let bags = space.give(1, 16_384);
-        let sizes: Vec<_> = bags[0].extents.iter().map(|extent| extent.1).collect();
-        assert_eq!((sizes[0], sizes[1..41].iter().max()), (16_384, Some(&64)));
-    }
-
-    #[test]
     fn waiting_blocks_are_free_three_epochs_later() {
         let mut space = Space::new(1);
         space.retire(5, Ref::from_word(9), 64);
@@ -534,7 +505,7 @@ mod tests {
         assert_eq!(other.held(), [4096, 8192, 2048]);
         other.lift();
         assert_eq!(other.owed_bytes, 2048);
-        let bags = other.give(0, 4096);
+        let bags = other.give(0, 4096, 9);
         let given = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum::<u64>();
         assert_eq!(given + bags.len() as u64 * BAG_BYTES, 4096 + 8192);
         assert_eq!(other.held(), [0, 0, 2048]);

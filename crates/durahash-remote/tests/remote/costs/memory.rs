@@ -197,33 +197,3 @@ fn the_dead_leave_no_more_than_a_part_behind() {
     // What is found serves again.
     assert!(taken_by[19] * 5 <= taken_by[14] * 6, "{taken_by:?}");
 }
-
-/// Nobody has missed a client that was killed when memory is short: what it had serves others.
-#[test]
-fn memory_of_the_dead_serves_when_it_is_short() {
-    let mut options = SimOptions::default();
-    (options.max_clients, options.node_bytes) = (4, vec![1 << 20]);
-    let sim = Sim::new(options);
-    let [lives, dies] = std::array::from_fn(|_| sim.client().unwrap());
-    let mut half = Options::default();
-    (half.max_depth, half.chunk_bytes, half.tick_ns) = (8, 512 << 10, 10_000_000);
-    let map = sim.spawn(&lives.clone(), RemoteMap::create(lives.clone(), half));
-    sim.run();
-    let map = map.take().unwrap().unwrap();
-    let task = sim.spawn(&dies, {
-        let dies = dies.clone();
-        async move { RemoteMap::open(dies, half).await?.put(b"key", b"value").await }
-    });
-    sim.run();
-    task.take().unwrap().unwrap();
-    sim.kill(&dies);
-    let task = sim.spawn(&lives, async move {
-        for i in 0..300 {
-            map.put(&key(i), &[7; 2000]).await?;
-        }
-        Ok::<_, durahash_remote::Error>(map.stats())
-    });
-    sim.run();
-    let stats = task.take().unwrap().unwrap();
-    assert!(stats.evictions == 1 && stats.sweeps > 0, "{stats:?}");
-}
