@@ -16,10 +16,11 @@
 //! A thread that is served finds out without the turn, and without a lock that writing holds; and no thread
 //! sleeps through the end of a write, as that is told under the lock under which they look.
 
-use crate::primitive::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::primitive::lock;
 
 /// The part of a write's time that is waited for others to join the next one, at the most: a half.
 const GATHERED: u32 = 2;
