@@ -28,6 +28,7 @@ pub(crate) trait Any: Openable + Clone + Send + Sync {
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
     fn stats(&self) -> Result<Stats>;
     fn durability(&self) -> Durability;
+    fn may_wait(&self) -> bool;
     fn path(&self) -> Option<&Path>;
     fn scan(&self, from: Cursor, n: usize) -> Result<Step>;
     fn close(self) -> Result<()>;
@@ -56,6 +57,9 @@ macro_rules! any {
             }
             fn durability(&self) -> Durability {
                 self.durability()
+            }
+            fn may_wait(&self) -> bool {
+                self.may_wait()
             }
             fn path(&self) -> Option<&Path> {
                 self.path()
@@ -97,7 +101,7 @@ pub(crate) struct Core<M: Any> {
     pub(crate) value: Kind,
     /// The pool's file.
     pub(crate) path: Option<PathBuf>,
-    /// Every operation may wait for the disk.
+    /// Every operation may wait for the disk, also a lookup.
     waits: bool,
     process: Process,
 }
@@ -129,13 +133,19 @@ impl<M: Any> Core<M> {
         bytes: usize,
         f: impl FnOnce(&M) -> Result<T> + Send,
     ) -> PyResult<T> {
-        if self.waits || bytes >= LARGE_BYTES {
-            return self.wait(py, f);
+        if self.process == Process::own() {
+            let map = self.lock();
+            if let Some(open) = map.as_ref().filter(|map| bytes < LARGE_BYTES && !map.may_wait()) {
+                let done = f(open);
+                // See `quick`.
+                drop(map);
+                return done.map_err(error::of);
+            }
         }
-        self.quick(f)
+        self.wait(py, f)
     }
 
-    /// True if single operations do not wait.
+    /// True if lookups of small values do not wait.
     #[inline]
     pub(crate) fn is_quick(&self) -> bool {
         !self.waits

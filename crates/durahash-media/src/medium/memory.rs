@@ -128,6 +128,12 @@ pub trait Memory: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// True if a change may wait for the disk at present. It may have changed when the caller looks at it.
+    #[inline]
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// The counters for readers in other processes, where there may be any.
     #[inline(always)]
     fn changes(&self) -> Option<&Changes> {

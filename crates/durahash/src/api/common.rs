@@ -278,6 +278,22 @@ macro_rules! common_methods {
             self.handle.engine.store.durability()
         }
 
+        /// True if a change may wait for the disk at present: in the mode `Strict` always, in `Interval` where the log
+        /// is nearly full, as a disk that is slower than the writers makes it. It costs a look at a word, and may have
+        /// changed when the caller looks at it: for programs that make a change elsewhere then, as
+        /// `spawn_blocking` does. A change may always wait for a page of the file.
+        ///
+        /// ```
+        #[doc = $example]
+        /// assert!(!map.may_wait(), "memory does not");
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        #[must_use]
+        #[inline]
+        pub fn may_wait(&self) -> bool {
+            self.handle.engine.store.may_wait()
+        }
+
         /// The pool's file; `None` in memory.
         ///
         /// ```

@@ -335,6 +335,8 @@ pub(crate) trait Store: Send + Sync {
     fn sync_mode(&self) -> Result<SyncMode>;
     /// As [`Memory::defer`](durahash_media::Memory::defer).
     fn defer(&self, defer: bool);
+    /// As [`Memory::may_wait`](durahash_media::Memory::may_wait).
+    fn may_wait(&self) -> bool;
     /// As [`Memory::wait_until_durable`](durahash_media::Memory::wait_until_durable).
     fn wait_until_durable(&self) -> Result<()>;
     /// As [`Medium::sync`], of everything.
@@ -572,6 +574,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn defer(&self, defer: bool) {
         self.medium().defer(defer);
+    }
+
+    fn may_wait(&self) -> bool {
+        self.medium().may_wait()
     }
 
     fn wait_until_durable(&self) -> Result<()> {

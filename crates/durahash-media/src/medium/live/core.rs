@@ -122,6 +122,8 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) end: AtomicU64,
     /// The error number of the first failure; zero if there was none.
     failed: AtomicI32,
+    /// As who last looked for room saw it: who marks more lines soon waits.
+    pub(super) is_nearly_full: AtomicBool,
     pub(super) counts: Counts,
     pub(super) wake: OnceLock<Wake>,
 }
@@ -147,6 +149,7 @@ impl<D: LiveDisk> Core<D> {
             applied: Mutex::new(Applied::new(head.at)),
             end: AtomicU64::new(head.at.place),
             failed: AtomicI32::new(0),
+            is_nearly_full: AtomicBool::new(false),
             counts: Counts::default(),
             wake: OnceLock::new(),
             disk,
@@ -280,7 +283,12 @@ impl<D: LiveDisk> Core<D> {
         while !self.has_failed() {
             let head = self.head();
             let most = head.ring_bytes / BATCH_PART / ENTRY_BYTES as u64;
-            let marked = self.marked();
+            let (marked, in_use) = (self.marked(), self.in_use(&head));
+            let next = in_use + marked * ENTRY_BYTES as u64;
+            let is_nearly_full = marked * 4 > most * 3 || next * FREE_PART > head.ring_bytes;
+            if is_nearly_full != self.is_nearly_full.load(Ordering::Relaxed) {
+                self.is_nearly_full.store(is_nearly_full, Ordering::Relaxed);
+            }
             if marked > most {
                 // Takes a snapshot, or waits for the one who does.
                 self.commit(self.barrier.epoch());
@@ -292,7 +300,7 @@ impl<D: LiveDisk> Core<D> {
             {
                 taker.call(Duration::ZERO);
             }
-            if self.in_use(&head) * FREE_PART <= head.ring_bytes {
+            if in_use * FREE_PART <= head.ring_bytes {
                 return;
             }
             // By the thread for it, or where there is none by this one; not if another has begun one.

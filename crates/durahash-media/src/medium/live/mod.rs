@@ -310,6 +310,10 @@ impl<D: LiveDisk + 'static> Memory for Live<D> {
         durable && !self.core.has_failed()
     }
 
+    fn may_wait(&self) -> bool {
+        self.strict || self.core.is_nearly_full.load(Ordering::Relaxed)
+    }
+
     fn wait_until_durable(&self) -> Result<()> {
         if self.strict && !self.defers() {
             let deferred = self.deferred.load(Ordering::Acquire);

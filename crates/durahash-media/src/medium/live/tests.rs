@@ -187,6 +187,31 @@ fn a_ring_gets_longer_under_constant_load() {
 }
 
 #[test]
+fn a_change_that_may_wait_is_told_before_it_does() {
+    let disk = SimDisk::new(POOL_BYTES, 4 * AREA_BYTES, false);
+    let medium = disk.create_live(SyncMode::INTERVAL, 4 * AREA_BYTES).unwrap();
+    medium.grow(POOL_BYTES).unwrap();
+    let writes = || medium.log_stats().unwrap().writes;
+    let (before, mut told, mut waits) = (writes(), false, 0);
+    assert!(!medium.may_wait());
+    for v in 1..3 {
+        for line in 1..POOL_BYTES / 64 {
+            told = medium.may_wait();
+            put(&medium, line, v);
+            if writes() > before + waits {
+                assert!(told, "line {line}");
+                waits += 1;
+            }
+        }
+    }
+    assert!(waits > 0);
+    medium.steps().write().unwrap();
+    assert!(medium.core.checkpoint(false));
+    (1..=64).for_each(|line| put(&medium, line, 3));
+    assert!(!medium.may_wait());
+}
+
+#[test]
 fn a_live_image_that_is_not_the_pools_is_not_trusted() {
     let (disk, medium) = empty(SyncMode::INTERVAL);
     put(&medium, 1, 1);

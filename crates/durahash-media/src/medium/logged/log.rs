@@ -174,6 +174,12 @@ impl<D: Disk> Log<D> {
         words.expect("the parts of the area are inside")
     }
 
+    /// True if three quarters of the room for staged lines are taken: who stages more soon waits for a write.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        let durable = self.durable();
+        (self.next() - durable) * 4 >= self.layout().staged_lines() * 3
+    }
+
     /// Stages `count` lines of the image from byte `off` on, one after the other.
     pub(super) fn append(&self, off: u64, count: u64) {
         let (mut at, end) = (off, off + count * LINE_BYTES);

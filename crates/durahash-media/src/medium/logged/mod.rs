@@ -339,6 +339,10 @@ impl<D: Disk + 'static> Memory for Logged<D> {
         durable && !self.log.has_failed()
     }
 
+    fn may_wait(&self) -> bool {
+        self.strict || self.log.is_nearly_full()
+    }
+
     fn wait_until_durable(&self) -> Result<()> {
         if self.strict && !self.defers() {
             let deferred = self.deferred.load(Ordering::Acquire);

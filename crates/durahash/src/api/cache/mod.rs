@@ -441,6 +441,19 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         self.map.durability()
     }
 
+    /// As [`Map::may_wait`](crate::Map::may_wait).
+    ///
+    /// ```
+    /// let cache: durahash::Cache<u64, u64> = durahash::Options::new().in_memory()?;
+    /// assert!(!cache.may_wait(), "memory does not");
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn may_wait(&self) -> bool {
+        self.map.may_wait()
+    }
+
     /// The pool's file; `None` in memory.
     ///
     /// ```
