@@ -64,7 +64,16 @@ fn main() -> Result<()> {
         measure(&name, "`open` and `close`", 20, |_| {
             Options::new().open::<Map<u64, u64>>(&path)?.close()
         })?;
+        measure(&name, "`create`, one `put`, `close`", 20, |i| {
+            let map: Map<u64, u64> =
+                Options::new().sync_mode(mode).create(path.with_extension(i.to_string()))?;
+            map.put(&1, &1)?;
+            map.close()
+        })?;
         std::fs::remove_file(&path).expect("the file is removed");
+        (0..20)
+            .try_for_each(|i| std::fs::remove_file(path.with_extension(i.to_string())))
+            .expect("they are removed");
     }
     Ok(())
 }

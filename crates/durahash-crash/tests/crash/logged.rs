@@ -9,7 +9,7 @@ const OPS: usize = 60;
 
 #[test]
 fn every_cut_is_recovered() {
-    let rounds = budget(1000, 10_000);
+    let rounds = budget(5_000, 100_000);
     let cases = Case::all();
     let (mut cuts, mut blocks) = (0, 0);
     for case in &cases {

@@ -19,6 +19,8 @@ use crate::word::{OnMedia, PmU64};
 pub struct Dram {
     region: Region,
     mapping: Anonymous,
+    /// What a growth meets beyond the region's bytes.
+    limit: Limit,
     /// Held while the medium grows.
     growth: Mutex<()>,
 }
@@ -30,7 +32,8 @@ impl Dram {
     /// # Errors
     /// As [`new`](Dram::new).
     pub fn of_all_memory() -> Result<Self> {
-        Self::new(sys::memory_bytes() & !(LINE_BYTES - 1))
+        let new = Self::new(sys::memory_bytes() & !(LINE_BYTES - 1))?;
+        Ok(Dram { limit: Limit::Memory, ..new })
     }
 
     /// Bytes of memory that the process may still take now. They are not kept for it.
@@ -49,7 +52,7 @@ impl Dram {
         let mapping = Anonymous::growing(0, max_bytes)?;
         // SAFETY: the mapping is aligned, readable and writable, and lives as long as `self`.
         let region = unsafe { Region::new(mapping.base(), 0, max_bytes) };
-        Ok(Dram { region, mapping, growth: Mutex::new(()) })
+        Ok(Dram { limit: region.limit(), region, mapping, growth: Mutex::new(()) })
     }
 }
 
@@ -76,7 +79,7 @@ impl Storage for Dram {
     fn grow(&self, bytes: u64) -> Result<()> {
         let max_bytes = self.region.max_bytes();
         if bytes > max_bytes {
-            return Err(Error::full(bytes, self.region.limit()));
+            return Err(Error::full(bytes, self.limit));
         }
         let _growth = lock(&self.growth);
         if bytes > self.region.len() {

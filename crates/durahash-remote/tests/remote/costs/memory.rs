@@ -113,6 +113,24 @@ fn memory_that_was_left_serves_again() {
     }
 }
 
+/// Puts that are under way together share the chunk that one of them takes.
+#[test]
+fn a_batch_takes_a_chunk_of_each_node() {
+    let (sim, options) = (Sim::new(SimOptions::default()), Options::default());
+    let client = sim.client().unwrap();
+    let task = sim.spawn(&client.clone(), async move {
+        let map = RemoteMap::create(client, options).await?;
+        let before = map.check().await?.taken_bytes;
+        let pairs: Vec<_> = (0..64).map(|i| (key(i).to_vec(), vec![7; 32])).collect();
+        map.put_many(&pairs).await?;
+        Ok::<_, durahash_remote::Error>(map.check().await?.taken_bytes - before)
+    });
+    sim.run();
+    let taken = task.take().unwrap().unwrap();
+    let most = options.chunk_bytes * SimOptions::default().node_bytes.len() as u64;
+    assert!(taken <= most, "{taken} {most}");
+}
+
 /// The client that merges owns the old MainSegment's memory, and other clients mostly own its neighbours.
 #[test]
 fn clients_that_fill_an_index_together_reuse_their_memory() {
