@@ -627,10 +627,10 @@ fn a_file_of_overwritten_values_is_little_more_than_they() {
     for (mode, live_image, kib, most) in [
         (SyncMode::Process, false, 1, [1.61, 1.33]),
         (SyncMode::INTERVAL, false, 1, [1.61, 1.33]),
-        (SyncMode::INTERVAL, true, 1, [3.22, 2.66]),
+        (SyncMode::INTERVAL, true, 1, [3.22, 2.90]),
         (SyncMode::Process, false, 64, [1.40, 1.13]),
         (SyncMode::INTERVAL, false, 64, [1.40, 1.13]),
-        (SyncMode::INTERVAL, true, 64, [2.80, 2.27]),
+        (SyncMode::INTERVAL, true, 64, [2.85, 2.50]),
     ] {
         let (dir, path) = new_path();
         let options = Options::new().sync_mode(mode).live_image(live_image);

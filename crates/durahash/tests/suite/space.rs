@@ -35,8 +35,8 @@ fn a_new_pool_is_small() {
             assert_eq!(map.get(&1).unwrap(), Some(1));
         }
         let (_dir, path) = new_path();
-        let limited: Map<u64, u64> = new().max_bytes(8 << 20).create(&path).unwrap();
-        assert_eq!(limited.stats().unwrap().space.max_bytes, Some(8 << 20));
+        let limited: Map<u64, u64> = new().max_bytes(1 << 30).create(&path).unwrap();
+        assert_eq!(limited.stats().unwrap().space.max_bytes, Some(1 << 30));
         let (_dir, path) = new_path();
         let map: MultiMap<u64, u64> = new().create(&path).unwrap();
         map.add(&1, &1).unwrap();
