@@ -10,7 +10,7 @@ use std::task::Poll;
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Change, Core, Options, Position, Report, Stats, is_damage};
+use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -317,6 +317,14 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
     pub async fn check(&self) -> Result<Report> {
         self.0.check().await
+    }
+
+    /// Figures from a few reads, where [`check`](Self::check) walks over the whole index. Other clients may write meanwhile.
+    ///
+    /// # Errors
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
+    pub async fn summary(&self) -> Result<Summary> {
+        self.0.summary().await
     }
 
     /// Finds the memory that dead clients leaked, while other clients and operations go on, and returns how many bytes were

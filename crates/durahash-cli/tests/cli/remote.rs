@@ -18,6 +18,7 @@ use crate::tool::{Answer, Work, answer};
 
 mod file;
 mod node;
+mod watch;
 
 use self::node::{Node, Over, over_each, patiently, signal};
 
@@ -62,6 +63,10 @@ fn entries_are_put_found_and_removed() {
             (&stats["pool"], &stats["memory_bytes"]),
             (&address[..].into(), &(64 << 20).into())
         );
+        let quick = node.run("stats --quick --json").json();
+        assert_eq!((&quick["keys_about"], &quick["segments_seen"]), (&stats["keys"], &1.into()));
+        assert_eq!(quick["taken_bytes"], stats["taken_bytes"]);
+        assert!(node.run("stats --quick").ok().contains("keys              about 1\n"));
         let text = node.run("stats").ok();
         for start in
             ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]
