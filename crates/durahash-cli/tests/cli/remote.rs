@@ -64,9 +64,10 @@ fn entries_are_put_found_and_removed() {
             (&address[..].into(), &(64 << 20).into())
         );
         let quick = node.run("stats --quick --json").json();
-        assert_eq!((&quick["keys_about"], &quick["segments_seen"]), (&stats["keys"], &1.into()));
-        assert_eq!(quick["taken_bytes"], stats["taken_bytes"]);
-        assert!(node.run("stats --quick").ok().contains("keys              about 1\n"));
+        // The two of a key that was removed count until its segment is merged.
+        assert_eq!((&quick["keys_about"], &quick["segments_seen"]), (&3.into(), &1.into()));
+        assert!(quick["taken_bytes"].as_u64() >= stats["taken_bytes"].as_u64());
+        assert!(node.run("stats --quick").ok().contains("keys              about 3\n"));
         let text = node.run("stats").ok();
         for start in
             ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]

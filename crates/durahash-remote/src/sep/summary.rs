@@ -71,7 +71,8 @@ impl<F: Fabric> Core<F> {
             let fresh = segment.frozen.cur.iter().filter(|(entry, _)| !entry.is_tombstone());
             let entries = (segment.frozen.main.len() + fresh.count()) as u64;
             // As many as all segments with its ending would have.
-            keys += entries << segment.a.depth().saturating_sub(SEGMENT_BITS);
+            let alike = 1 << segment.a.depth().saturating_sub(SEGMENT_BITS);
+            keys = entries.saturating_mul(alike).saturating_add(keys);
         }
         (summary.keys_about, summary.segments_seen) = (keys, seen.len() as u64);
         Ok(summary)
