@@ -288,14 +288,14 @@ impl<F: Fabric> RemoteMap<F> {
     }
 
     /// The same, where the time between two ticks of a client that has nothing else to do grows to so many times that of
-    /// a busy one.
+    /// a busy one, and in a crowd to more.
     pub(crate) async fn service_if_busy(self, idle: u64) -> Result<()> {
         let mut times = 1;
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
             let before = self.counts();
             self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
             let is_idle = self.counts() == before && !self.0.sweeps();
-            times = if is_idle { idle.min(2 * times) } else { 1 };
+            times = if is_idle { (idle * self.0.crowd()).min(2 * times) } else { 1 };
             self.0.tick().await?;
         }
         Ok(())

@@ -10,7 +10,9 @@ const AT_ONCE: u32 = 16;
 /// Addresses that are remembered, at most.
 const ADDRESSES: usize = 1024;
 
-/// Wrong tokens, by address. Each is paid for by a time in which the address shows no other.
+/// Wrong tokens, by address. Each is paid for by a time in which the address shows no other. Nobody is listened to who has
+/// too many to pay for, as the node does not know who shares the address: no longer than [`AT_ONCE`] such times after the
+/// last wrong one. One that waits for each answer never has too many.
 pub(super) struct Guesses {
     price: Duration,
     /// When all that each address has shown are paid for.

@@ -30,11 +30,11 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
-use super::tags::Epochs;
+use super::tags::{Epochs, PATIENCE};
 use super::verbs::Post;
 
-/// Ticks for which a row must keep the epoch back before the fabric is asked about it.
-const PATIENCE: u32 = 3;
+/// Looks until the fabric is asked once more about a row that keeps the epoch back: its client may only be idle.
+const ASK_AGAIN: u32 = 32;
 /// The longest wait of an operation for the epoch.
 const STALLED_NS: u64 = 10_000_000_000;
 /// Microseconds that a leaving client waits for its operations.
@@ -272,7 +272,7 @@ impl<F: Fabric> Core<F> {
             };
             let late = match self.fabric.lease_ns() {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
-                None => ticks >= PATIENCE,
+                None => ticks % ASK_AGAIN == PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
                 // Owed before: the future may be dropped when the row is marked.

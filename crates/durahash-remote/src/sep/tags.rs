@@ -24,10 +24,16 @@ pub(super) struct Epochs {
     pub(super) behind: HashMap<u32, (Row, u64, u32)>,
     /// Ticks until this client looks at the rows of all: among many clients, few do so in a tick.
     pub(super) until_look: Option<u32>,
+    /// Live clients, at the last look.
+    live: u32,
 }
 
+/// Looks for which a row must keep the epoch back before the fabric is asked whether its client is dead.
+pub(super) const PATIENCE: u32 = 3;
 /// Clients that look at the rows of all in a tick, among many.
 const LOOKERS: u32 = 8;
+/// Clients that may tick as often as they like when they are idle.
+const CROWD: u32 = 64;
 
 impl Epochs {
     pub(super) fn new(row: Row, posted_ns: u64) -> Self {
@@ -41,6 +47,7 @@ impl Epochs {
             ticked_ns: posted_ns,
             behind: HashMap::new(),
             until_look: None,
+            live: 1,
         }
     }
 
@@ -52,15 +59,22 @@ impl Epochs {
 
     /// Notes a look of the client in `row`, which has seen so many live ones.
     pub(super) fn looked(&mut self, row: u32, live: usize) {
-        let every = live as u32 / LOOKERS;
-        // A row that has not moved since the look before may be that of a dead client.
-        let suspects = self.behind.values().any(|(_, _, looks)| *looks > 1);
+        self.live = live as u32;
+        let every = self.live / LOOKERS;
+        // A row that has not moved since the look before may be that of a dead client: the next look will tell.
+        let suspects = self.behind.values().any(|(_, _, looks)| *looks == PATIENCE - 1);
         self.until_look = Some(match self.until_look {
             _ if suspects => 0,
             // Clients that came together take turns.
             None => 1 + row % every.max(1),
             Some(_) => every,
         });
+    }
+
+    /// Times that an idle client may wait longer between two ticks, so that a node serves as few ticks of a crowd as of
+    /// [`CROWD`].
+    pub(super) fn crowd(&self) -> u64 {
+        (self.live / CROWD).max(1).into()
     }
 
     pub(super) fn enter(&mut self) -> u64 {
