@@ -25,15 +25,13 @@ pub(super) struct Epochs {
     /// Ticks until this client looks at the rows of all: among many clients, few do so in a tick.
     pub(super) until_look: Option<u32>,
     /// Live clients, at the last look.
-    live: u32,
+    pub(super) live: u32,
 }
 
 /// Looks for which a row must keep the epoch back before the fabric is asked whether its client is dead.
 pub(super) const PATIENCE: u32 = 3;
 /// Clients that look at the rows of all in a tick, among many.
 const LOOKERS: u32 = 8;
-/// Clients that may tick as often as they like when they are idle.
-const CROWD: u32 = 64;
 
 impl Epochs {
     pub(super) fn new(row: Row, posted_ns: u64) -> Self {
@@ -69,12 +67,6 @@ impl Epochs {
             None => 1 + row % every.max(1),
             Some(_) => every,
         });
-    }
-
-    /// Times that an idle client may wait longer between two ticks, so that a node serves as few ticks of a crowd as of
-    /// [`CROWD`].
-    pub(super) fn crowd(&self) -> u64 {
-        (self.live / CROWD).max(1).into()
     }
 
     pub(super) fn enter(&mut self) -> u64 {
