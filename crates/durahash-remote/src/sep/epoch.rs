@@ -33,8 +33,6 @@ use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
 use super::tags::{Epochs, PATIENCE};
 use super::verbs::Post;
 
-/// Looks until the fabric is asked once more about a row that keeps the epoch back: its client may only be idle.
-const ASK_AGAIN: u32 = 32;
 /// The longest wait of an operation for the epoch.
 const STALLED_NS: u64 = 10_000_000_000;
 /// Microseconds that a leaving client waits for its operations.
@@ -272,7 +270,8 @@ impl<F: Fabric> Core<F> {
             };
             let late = match self.fabric.lease_ns() {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
-                None => ticks % ASK_AGAIN == PATIENCE,
+                // And again after as many as there were: it may only be idle.
+                None => ticks >= PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
                 // Owed before: the future may be dropped when the row is marked.
