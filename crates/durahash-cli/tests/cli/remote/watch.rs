@@ -102,7 +102,7 @@ fn cost(pid: u32) -> [u64; 3] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        line.split_whitespace().next().unwrap().parse().unwrap()
     };
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let ticks = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
