@@ -73,6 +73,9 @@ impl Target for NodeRequests {
         record(&mut two, 0, &[&[5][..], &1_u32.to_le_bytes(), &u64::MAX.to_le_bytes()].concat());
         record(&mut two, 2, &join(1, 9));
         record(&mut two, 0, &all);
+        // Of one that looks after the node.
+        record(&mut two, 3, &[&[8][..], &0_u32.to_le_bytes()].concat());
+        record(&mut two, 3, &[&[5][..], &2_u32.to_le_bytes(), &9_u64.to_le_bytes()].concat());
         vec![one, two]
     }
 

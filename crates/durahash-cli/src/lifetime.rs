@@ -23,16 +23,20 @@ pub(crate) fn parse_time(text: &str) -> Result<Expiry, String> {
 
 /// The lifetime that `10m`, `90 s` or `7d` says.
 pub(crate) fn parse_lifetime(text: &str) -> Result<Expiry, String> {
+    parse_duration(text).map(Expiry::After)
+}
+
+/// The same, of a time.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
     let unit = UNITS.iter().find(|(known, _)| *known == unit);
     let (Some((_, millis)), false) = (unit, number.is_empty()) else {
-        return Err("a lifetime is a whole number with ms, s, m, h or d".into());
+        return Err("a time is a whole number with ms, s, m, h or d".into());
     };
     let millis = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*millis));
-    let lifetime = millis.map(|millis| Expiry::After(Duration::from_millis(millis)));
-    lifetime.ok_or_else(|| "a lifetime is less than 2^64 ms".into())
+    millis.map(Duration::from_millis).ok_or_else(|| "a time is less than 2^64 ms".into())
 }
 
 #[cfg(test)]

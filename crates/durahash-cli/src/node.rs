@@ -3,6 +3,7 @@
 mod ends;
 mod file;
 mod guard;
+mod metrics;
 mod tcp;
 #[cfg(feature = "ucx")]
 mod ucx;
@@ -14,7 +15,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use durahash_remote::Error;
-use durahash_remote::node::{Limits, Listening, Service, Token};
+use durahash_remote::node::{Limits, Listening, Notice, Service, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::remote::{FabricName, Node, SIZE};
@@ -84,7 +85,7 @@ fn local(
     let memory = place.lend(args.size.unwrap_or(SIZE)).map_err(|e| Failure::node(&e))?;
     guard.tell(&memory)?;
     let fabric = format!("local:{}", memory.dir().display());
-    let node = listen(address, memory.offer(), token, &fabric)?;
+    let node = listen(args, address, memory.offer(), token, &fabric)?;
     warn_others(address, &node);
     serve(node, ends, || Ok(()))?;
     Ok(Exit::Ok)
@@ -101,7 +102,8 @@ fn local_file(
     let memory = file::open(args, path)?;
     let fabric = format!("local, file {}", memory.path().display());
     let offer = memory.lend().map_err(|e| file::explained(path, &e));
-    let served = offer.and_then(|offer| listen(address, offer, token, &fabric)).and_then(|node| {
+    let served = offer.and_then(|offer| listen(args, address, offer, token, &fabric));
+    let served = served.and_then(|node| {
         warn_others(address, &node);
         serve(node, ends, || memory.written_back().map_err(|e| file::explained(path, &e)))
     });
@@ -161,22 +163,31 @@ fn raise_descriptors() {
 
 /// Listens for clients, and says so.
 fn listen(
+    args: &Node,
     address: SocketAddr,
     service: impl Into<Service>,
     token: Option<Token>,
     fabric: &str,
 ) -> Result<Listening, Failure> {
-    let refused = |client, why: &str, more| {
+    let told = |client, notice, more| {
+        let (what, why) = match notice {
+            Notice::Refused(why) => ("refused", why),
+            Notice::Evicted(why) => ("evicted", why),
+            _ => return,
+        };
         let others = if more > 0 { format!("; and {more} others") } else { String::new() };
-        complain(&format!("refused {client}: {why}{others}"));
+        complain(&format!("{what} {client}: {why}{others}"));
     };
     let (mut limits, service) = (Limits::default(), service.into());
     limits.connections = service.max_clients() as usize + limits.handshakes;
     raise_descriptors();
     let bytes = service.bytes();
-    let node = Listening::bind_watched(&address.to_string(), service, token, limits, refused);
+    let node = Listening::bind_watched(&address.to_string(), service, token, limits, told);
     let node = node.map_err(|e| Failure::node(&e))?;
-    let text = format!("node {}, {bytes} bytes, fabric {fabric}\n", node.address());
+    let mut text = format!("node {}, {bytes} bytes, fabric {fabric}\n", node.address());
+    if let Some(metrics) = &args.metrics {
+        text.push_str(&format!("metrics {}\n", metrics::tell(metrics, node.gauges())?));
+    }
     match print(text.as_bytes()) {
         // The program that started it need not listen.
         Err(failure) if failure.message.is_none() => {}

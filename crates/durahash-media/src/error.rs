@@ -447,7 +447,7 @@ impl fmt::Display for Error {
             }
             ErrorKind::Evicted => write!(
                 f,
-                "the nodes evicted this client because it was silent for too long; connect again"
+                "the nodes evicted this client: it was silent for too long, or was to be evicted; connect again"
             ),
             ErrorKind::Closed => write!(f, "this map was closed; open another"),
             ErrorKind::Region { what, found, expected } => write!(

@@ -31,7 +31,7 @@ mod tasks;
 
 pub use blocking::{BlockingMap, BlockingPages};
 pub use map::{Compared, Pages, Pair, RemoteMap};
-pub use sep::{Change, LIMIT_BYTES, Options, Report, Stats, Technique};
+pub use sep::{Change, LIMIT_BYTES, Options, Report, Stats, Summary, Technique};
 pub use tasks::{TaskMap, TaskPages};
 
 pub use durahash_media::{Error, ErrorKind, Result};

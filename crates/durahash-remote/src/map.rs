@@ -10,7 +10,7 @@ use std::task::Poll;
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Change, Core, Options, Position, Report, Stats, is_damage};
+use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -288,14 +288,14 @@ impl<F: Fabric> RemoteMap<F> {
     }
 
     /// The same, where the time between two ticks of a client that has nothing else to do grows to so many times that of
-    /// a busy one.
+    /// a busy one, and in a crowd to more.
     pub(crate) async fn service_if_busy(self, idle: u64) -> Result<()> {
         let mut times = 1;
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
             let before = self.counts();
             self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
             let is_idle = self.counts() == before && !self.0.sweeps();
-            times = if is_idle { idle.min(2 * times) } else { 1 };
+            times = if is_idle { (idle * self.0.crowd()).min(2 * times) } else { 1 };
             self.0.tick().await?;
         }
         Ok(())
@@ -317,6 +317,14 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
     pub async fn check(&self) -> Result<Report> {
         self.0.check().await
+    }
+
+    /// Figures from a few reads, where [`check`](Self::check) walks over the whole index. Other clients may write meanwhile.
+    ///
+    /// # Errors
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
+    pub async fn summary(&self) -> Result<Summary> {
+        self.0.summary().await
     }
 
     /// Finds the memory that dead clients leaked, while other clients and operations go on, and returns how many bytes were

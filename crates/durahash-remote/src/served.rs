@@ -33,6 +33,7 @@ macro_rules! methods {
             replace(key: [u8], value: [u8]) -> Option<Vec<u8>>;
             take(key: [u8]) -> Option<Vec<u8>>;
             check() -> Report;
+            summary() -> Summary;
             sweep() -> u64;
         }
     };

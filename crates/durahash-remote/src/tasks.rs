@@ -6,7 +6,7 @@ use durahash_media::Result;
 
 use crate::fabric::{Counts, Fabric};
 use crate::map::{Compared, Cursor, Pages, Pair, RemoteMap};
-use crate::sep::{Change, Options, Report, Stats};
+use crate::sep::{Change, Options, Report, Stats, Summary};
 use crate::served::{Served, Starting, answer, methods};
 
 /// A client of an index in remote memory for any number of tasks, of tokio or another runtime. All futures are `Send`,

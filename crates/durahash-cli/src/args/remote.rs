@@ -1,12 +1,15 @@
 //! The command line of nodes, and of what is in their memory.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::Saved;
+use crate::lifetime::parse_duration;
 use crate::size::parse_size;
 
 /// Where a node listens unless it is told otherwise, and the address where only a port is told.
@@ -45,6 +48,10 @@ pub(crate) struct Node {
     /// it was made [default: 64]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) clients: Option<u32>,
+    /// Where to tell figures about the node by HTTP, as plain text that Prometheus reads: ADDR:PORT, or a
+    /// port of the loopback address; who reaches it needs no token
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    pub(crate) metrics: Option<String>,
     /// End when the standard input does, as with the process that has started this one
     #[arg(long)]
     pub(crate) until_eof: bool,
@@ -163,6 +170,9 @@ pub(crate) enum RemoteCommand {
     /// Looks at all of the index. Exit code 5 where others change too much of it meanwhile.
     #[command(verbatim_doc_comment)]
     Stats {
+        /// Look at a few segments only, which tell about how many keys there are
+        #[arg(long)]
+        quick: bool,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -176,6 +186,34 @@ pub(crate) enum RemoteCommand {
     #[command(verbatim_doc_comment)]
     Bench(RemoteBench),
 
+    /// List the clients of the first node: rows, addresses, and how long each was silent
+    ///
+    /// Over tcp. A client that lives shows so each second.
+    #[command(verbatim_doc_comment)]
+    Clients {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Shut clients out that were stopped, or hang, and hold up others
+    ///
+    /// Over tcp. What an evicted client has under way takes effect or not, and what it does later fails.
+    /// Prints a line for each. Exit code 1 where CLIENT is not there.
+    #[command(verbatim_doc_comment)]
+    Evict {
+        /// The client: its row or its address, as `clients` lists them
+        #[arg(
+            value_name = "CLIENT",
+            required_unless_present = "silent",
+            conflicts_with = "silent"
+        )]
+        client: Option<Whom>,
+        /// All clients that the first node has not heard of for so long, such as 10s
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        silent: Option<Duration>,
+    },
+
     /// Verify every invariant and change nothing
     ///
     /// Ends at the first thing that is wrong, with exit code 3, or with 5 where that may be what others change
@@ -186,6 +224,23 @@ pub(crate) enum RemoteCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// A client, as people name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    Row(u32),
+    Address(SocketAddr),
+}
+
+impl FromStr for Whom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let row = text.parse().map(Whom::Row);
+        let whom = row.or_else(|_| text.parse().map(Whom::Address));
+        whom.map_err(|_| "a client is a row, or an address and a port".into())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -212,6 +267,15 @@ mod tests {
         assert_eq!(parse_address("[::1]:7000").unwrap(), "[::1]:7000");
         for bad in ["", ":", "host", "host:", "host:x", "host:65536", ":7000"] {
             assert!(parse_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn clients_are_named_by_row_or_address() {
+        assert_eq!("7".parse(), Ok(Whom::Row(7)));
+        assert_eq!("[::1]:9".parse(), Ok(Whom::Address("[::1]:9".parse().unwrap())));
+        for bad in ["", "-1", "::1", "localhost:9"] {
+            assert!(bad.parse::<Whom>().is_err(), "{bad}");
         }
     }
 

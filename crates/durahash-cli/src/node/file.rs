@@ -28,6 +28,12 @@ pub(super) fn open(args: &Node, path: &Path) -> Result<FileMemory, Failure> {
         opened => opened,
     };
     let memory = opened.map_err(|e| explained(path, &e))?;
+    if memory.file().may_be_mapped() {
+        complain(&format!(
+            "durahash: {}: goes on with what the last node left, which did not close it",
+            path.display()
+        ));
+    }
     if memory.is_suspect() {
         complain(&format!(
             "durahash: {}: pages of this memory may be missing: `durahash remote check` finds much of the damage, not \

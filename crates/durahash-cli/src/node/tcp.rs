@@ -40,14 +40,14 @@ pub(super) fn serve(
     let Some(path) = &args.file else {
         let memory = TcpMemory::anonymous(args.size.unwrap_or(SIZE), rows);
         let memory = memory.map_err(|e| Failure::node(&e))?;
-        super::serve(listen(address, &memory, token, "tcp")?, ends, || Ok(()))?;
+        super::serve(listen(args, address, &memory, token, "tcp")?, ends, || Ok(()))?;
         return Ok(Exit::Ok);
     };
     let file = file::open(args, path)?;
     let fabric = format!("tcp, file {}", file.path().display());
     let memory = TcpMemory::in_file(file, rows).map_err(|e| file::explained(path, &e))?;
     let look = || memory.written_back().map_err(|e| file::explained(path, &e));
-    let served = listen(address, &memory, token, &fabric);
+    let served = listen(args, address, &memory, token, &fabric);
     let served = served.and_then(|node| super::serve(node, ends, look));
     let closed = file::close(path, |patience| memory.close(patience));
     served.and(closed)

@@ -41,7 +41,7 @@ pub(super) fn serve(
         }
         None => (UcxNode::start(&options).map_err(|e| Failure::node(&e))?, "ucx".into()),
     };
-    let served = listen(address, memory.offer(), token, &fabric).map(|node| {
+    let served = listen(args, address, memory.offer(), token, &fabric).map(|node| {
         while memory.serves() {
             match &ends {
                 Some(ends) if ends.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) => {}

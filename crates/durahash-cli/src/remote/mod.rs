@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod clients;
 mod index;
 mod memory;
 mod stats;
@@ -36,9 +37,13 @@ fn reach(args: &Remote) -> Result<Exit, Failure> {
     let token = token(nodes.token_file.as_deref())?;
     let offers = Offers::gather(&nodes.addresses, token.as_ref(), &Limits::default());
     let offers = offers.map_err(|e| explained(&nodes.addresses, &e))?;
-    match offers.fabric() {
-        "tcp" => run(args, Tcp::attach(offers)),
-        "ucx" => over_ucx(args, offers),
+    match (&args.command, offers.fabric()) {
+        (RemoteCommand::Clients { json }, _) => clients::list(args, offers, *json),
+        (RemoteCommand::Evict { client, silent }, _) => {
+            clients::evict(args, offers, *client, *silent)
+        }
+        (_, "tcp") => run(args, Tcp::attach(offers)),
+        (_, "ucx") => over_ucx(args, offers),
         _ => run(args, Nodes::attach(offers)),
     }
 }
@@ -70,8 +75,12 @@ fn run<M: Memory>(args: &Remote, attached: durahash::Result<M>) -> Result<Exit, 
             load::load_into(file, *json, || Index::open_or_create(memory, addresses))
         }
         RemoteCommand::Dump { limit } => dump::dump_from(&open(memory)?, *limit),
-        RemoteCommand::Stats { json } => stats::stats(&open(memory)?, *json),
+        RemoteCommand::Stats { quick: true, json } => stats::quick(&open(memory)?, *json),
+        RemoteCommand::Stats { quick: false, json } => stats::stats(&open(memory)?, *json),
         RemoteCommand::Bench(args) => bench::bench(memory, addresses, args),
         RemoteCommand::Check { json } => check::check(&open(memory)?, *json),
+        RemoteCommand::Clients { .. } | RemoteCommand::Evict { .. } => {
+            unreachable!("they need no memory")
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! `remote stats`: figures about an index in the memory of nodes.
 
-use std::fmt::Write as _;
-
 use durahash_remote::Report;
 use serde_json::{Value, json};
 
@@ -21,6 +19,45 @@ pub(super) fn stats<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Fai
     drop(progress);
     print_as(json, || as_json(index, &report, clients), || as_text(index, &report, clients))?;
     Ok(Exit::Ok)
+}
+
+/// `durahash remote stats --quick`.
+pub(super) fn quick<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Failure> {
+    let looked = index.map().summary().and_then(|summary| Ok((summary, index.clients()?)));
+    let (summary, clients) = looked.map_err(|e| index.failed(&e))?;
+    let as_json = || {
+        json!({
+            "pool": index.name(),
+            "keys_about": summary.keys_about,
+            "segments_seen": summary.segments_seen,
+            "global_depth": summary.depth,
+            "memory_bytes": index.bytes(),
+            "taken_bytes": summary.taken_bytes,
+            "free_bytes": summary.free_bytes,
+            "leaked_bytes": summary.leaked_bytes,
+            "nodes": index.addresses(),
+            "clients": clients,
+        })
+    };
+    let as_text = || {
+        let [memory, taken, free, leaked] =
+            [index.bytes(), summary.taken_bytes, summary.free_bytes, summary.leaked_bytes]
+                .map(human);
+        rows(&[
+            ("pool", index.name()),
+            ("keys", format!("about {}", summary.keys_about)),
+            ("memory", format!("{memory} ({taken} taken, {free} never taken)")),
+            ("leaked", format!("{leaked} at most, since the last sweep")),
+            ("clients", clients.to_string()),
+            ("global depth", summary.depth.to_string()),
+        ])
+    };
+    print_as(json, as_json, as_text)?;
+    Ok(Exit::Ok)
+}
+
+fn rows(rows: &[(&str, String)]) -> String {
+    rows.iter().map(|(name, value)| format!("{name:<18}{value}\n")).collect()
 }
 
 fn ratio(part: u64, of: u64) -> f64 {
@@ -62,26 +99,22 @@ fn as_json<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> Value 
 }
 
 fn as_text<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{name:<18}{value}");
-    };
-    row("pool", index.name());
-    row("design", "sephash".into());
-    row("kind", "map".into());
-    row("types", "bytes -> bytes".into());
-    row("keys", report.keys.to_string());
-    row("load factor", format!("{:.3}", ratio(report.entries, report.capacity)));
     let [index_bytes, medium_bytes] = bytes_per_entry(report);
-    row("bytes per entry", format!("{medium_bytes:.1}, {index_bytes:.1} of them in the index"));
     let [taken, shelf] = [report.taken_bytes, report.shelf_bytes].map(human);
-    row("memory", format!("{} ({taken} taken, {shelf} of them free)", human(index.bytes())));
     let unaccounted = human(report.unaccounted_bytes);
-    row("unaccounted", format!("{unaccounted}: other clients have it, or had it when they died"));
-    row("clients", clients.to_string());
-    row("global depth", report.depth.to_string());
     let full = report.at_max_depth;
-    row("segments", format!("{}, {full} of them as deep as they get", report.segments));
-    text
+    rows(&[
+        ("pool", index.name()),
+        ("design", "sephash".into()),
+        ("kind", "map".into()),
+        ("types", "bytes -> bytes".into()),
+        ("keys", report.keys.to_string()),
+        ("load factor", format!("{:.3}", ratio(report.entries, report.capacity))),
+        ("bytes per entry", format!("{medium_bytes:.1}, {index_bytes:.1} of them in the index")),
+        ("memory", format!("{} ({taken} taken, {shelf} of them free)", human(index.bytes()))),
+        ("unaccounted", format!("{unaccounted}: other clients have it, or had it when they died")),
+        ("clients", clients.to_string()),
+        ("global depth", report.depth.to_string()),
+        ("segments", format!("{}, {full} of them as deep as they get", report.segments)),
+    ])
 }

@@ -50,7 +50,7 @@ fn a_load_has_lifetimes_in_a_third_column() {
     let lines = b"a\t1\nb\t2\t10m\nc\t3\t0s\r\nd\tx\\ty\t2h\ne\t5\tsoon\n";
     let load = work.feed("load c.pool - --expiry", lines);
     assert_eq!(load.code, Some(2));
-    assert!(load.err.starts_with("standard input:5: a lifetime is "), "{load:?}");
+    assert!(load.err.starts_with("standard input:5: a time is a whole number with "), "{load:?}");
     let dump = work.run("dump c.pool");
     let wanted: [&[u8]; 3] = [b"a\t1\n", b"b\t2\n", b"d\tx\\ty\n"];
     assert_eq!(dump.sorted_lines(), wanted);

@@ -19,6 +19,7 @@ use crate::tool::{Answer, Work, answer};
 mod file;
 mod node;
 mod soak;
+mod watch;
 
 use self::node::{Node, Over, over_each, patiently, signal};
 
@@ -63,6 +64,11 @@ fn entries_are_put_found_and_removed() {
             (&stats["pool"], &stats["memory_bytes"]),
             (&address[..].into(), &(64 << 20).into())
         );
+        let quick = node.run("stats --quick --json").json();
+        // The two of a key that was removed count until its segment is merged.
+        assert_eq!((&quick["keys_about"], &quick["segments_seen"]), (&3.into(), &1.into()));
+        assert!(quick["taken_bytes"].as_u64() >= stats["taken_bytes"].as_u64());
+        assert!(node.run("stats --quick").ok().contains("keys              about 3\n"));
         let text = node.run("stats").ok();
         for start in
             ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]

@@ -22,7 +22,8 @@ pub struct Limits {
     /// Of these, those that have not been admitted yet; 64 by default. A new one replaces another, those last that have
     /// shown the token.
     pub handshakes: usize,
-    /// Time after which a client with a wrong token is told so; 200 ms by default.
+    /// Time after which a client with a wrong token is told so; 200 ms by default. Of one address a node takes one
+    /// in that time, after the first 16.
     pub guess: Duration,
 }
 

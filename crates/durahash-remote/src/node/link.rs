@@ -183,7 +183,8 @@ fn watch(channel: &mut Channel, limits: &Limits) -> io::Result<()> {
 fn refusal(address: &str, verdict: Verdict) -> Error {
     let why = match verdict {
         Verdict::TooMany => {
-            let what = "it has reached its limit of connections";
+            let what =
+                "it has reached its limit of connections, or of wrong tokens from this address";
             let source = io::Error::new(io::ErrorKind::ResourceBusy, what);
             return ErrorKind::Unreachable { address: address.into(), source }.into();
         }

@@ -3,15 +3,20 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
+use super::figures::Figure;
+use super::guesses::Guesses;
 use super::limits::Limits;
-use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, encode, read_hello};
-use super::refusals::Refusals;
+use super::message::{
+    ASK, HERE, MessageError, Offer, VERDICTS, Verdict, answer, encode, read_hello,
+};
+use super::notices::{Notice, Notices};
 use super::token::Token;
 use crate::wire::{Channel, Handshake, Key, left, write_all};
 
@@ -33,8 +38,13 @@ pub struct Listening {
 
 /// What a node does for the clients that it admits.
 pub(crate) trait Attend: Send + Sync {
-    /// Serves a connection to its end.
-    fn attend(&self, channel: Channel, limits: &Limits) -> io::Result<()>;
+    /// Serves a connection to its end. Returns why it has evicted the client, if it has.
+    fn attend(&self, channel: Channel, limits: &Limits) -> Option<&'static str>;
+
+    /// Figures about what it serves.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 /// An offer, and what the node does for clients that accept it: for memory that they reach past the node, only
@@ -70,14 +80,15 @@ impl From<Offer> for Service {
 struct Pings;
 
 impl Attend for Pings {
-    fn attend(&self, mut channel: Channel, limits: &Limits) -> io::Result<()> {
+    fn attend(&self, mut channel: Channel, limits: &Limits) -> Option<&'static str> {
         let mut asked = Vec::new();
         loop {
-            channel.receive(&mut asked, Instant::now() + limits.idle)?;
+            // However it ends: the client may go on with the memory.
+            channel.receive(&mut asked, Instant::now() + limits.idle).ok()?;
             if asked != [ASK] {
-                return Err(io::ErrorKind::InvalidData.into());
+                return None;
             }
-            channel.send(&[HERE], Instant::now() + limits.handshake)?;
+            channel.send(&[HERE], Instant::now() + limits.handshake).ok()?;
         }
     }
 }
@@ -87,11 +98,27 @@ struct Node {
     has_token: bool,
     key: Key,
     limits: Limits,
-    refusals: Option<Refusals>,
+    notices: Option<Notices>,
+    counts: Counts,
+    guesses: Guesses,
     open: Mutex<Open>,
     /// A connection has ended.
     ended: Condvar,
 }
+
+/// What has happened since the node was started.
+#[derive(Default)]
+struct Counts {
+    accepted: AtomicU64,
+    /// By verdict.
+    refused: [AtomicU64; VERDICTS.len()],
+    /// Connections that were ended for others before they were admitted.
+    replaced: AtomicU64,
+}
+
+/// Reads the figures of a node, from any thread. It does not keep the node.
+#[derive(Clone)]
+pub struct Gauges(Weak<Node>);
 
 #[derive(Default)]
 struct Open {
@@ -124,17 +151,20 @@ impl Open {
     }
 
     /// Ends a connection that is not admitted yet: the oldest of those that have shown least, as a client sends its first
-    /// message at once. If one ends already it is left at that.
-    fn end_one_silent(&mut self) {
+    /// message at once. If one ends already it is left at that. Returns whether it has ended one.
+    fn end_one_silent(&mut self) -> bool {
         let lowest =
             self.connections.iter_mut().min_by_key(|(number, open)| (open.standing, **number));
         if let Some((_, open)) = lowest
             && open.standing != Standing::Welcome
         {
+            let was_open = open.standing != Standing::Ended;
             open.standing = Standing::Ended;
             // This ends its thread, too. The peer may have closed it already.
             drop(open.stream.shutdown(Shutdown::Both));
+            return was_open;
         }
+        false
     }
 
     /// Notes what a connection has shown; `false` if it has to end.
@@ -162,9 +192,9 @@ impl Listening {
         Self::listen(address, service.into(), token, limits, None)
     }
 
-    /// The same, and calls `refused` with the address of a client that was refused, why, and how many others were refused
-    /// since the last call: it runs on a thread of its own, at most four times a second, and may wait. The node's end does
-    /// not wait for it.
+    /// The same, and calls `told` with the address of a client that was refused or evicted, why, and how many others were
+    /// since it was last told so: it runs on a thread of its own, at most four times a second, and may wait. The node's end
+    /// does not wait for it.
     ///
     /// # Errors
     /// As [`bind`](Listening::bind).
@@ -173,11 +203,11 @@ impl Listening {
         service: impl Into<Service>,
         token: Option<Token>,
         limits: Limits,
-        refused: impl Fn(SocketAddr, &str, u64) + Send + 'static,
+        told: impl Fn(SocketAddr, Notice, u64) + Send + 'static,
     ) -> Result<Self> {
-        let refusals = Refusals::start(refused);
-        let refusals = refusals.map_err(|e| Error::io("starting a thread", None, e))?;
-        Self::listen(address, service.into(), token, limits, Some(refusals))
+        let notices = Notices::start(told);
+        let notices = notices.map_err(|e| Error::io("starting a thread", None, e))?;
+        Self::listen(address, service.into(), token, limits, Some(notices))
     }
 
     fn listen(
@@ -185,7 +215,7 @@ impl Listening {
         service: Service,
         token: Option<Token>,
         limits: Limits,
-        refusals: Option<Refusals>,
+        notices: Option<Notices>,
     ) -> Result<Self> {
         if !service.offer.fits() {
             let what = "the name of a fabric has at most 32 bytes, the place of memory 4096";
@@ -202,7 +232,18 @@ impl Listening {
         }
         let (open, ended) = (Mutex::default(), Condvar::new());
         let (has_token, key) = (token.is_some(), Token::key(token.as_ref()));
-        let node = Arc::new(Node { service, has_token, key, limits, refusals, open, ended });
+        let (counts, guesses) = (Counts::default(), Guesses::new(limits.guess));
+        let node = Arc::new(Node {
+            service,
+            has_token,
+            key,
+            limits,
+            notices,
+            counts,
+            guesses,
+            open,
+            ended,
+        });
         let ours = Arc::clone(&node);
         let thread = process::spawn("durahash-node", move || ours.accept(&listener));
         let thread = thread.map_err(failed)?;
@@ -220,6 +261,12 @@ impl Listening {
     pub fn clients(&self) -> usize {
         let open = self.node.open();
         open.connections.len() - open.waiting()
+    }
+
+    /// What reads its figures.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        Gauges(Arc::downgrade(&self.node))
     }
 
     /// Serves for as long as the process lives.
@@ -277,7 +324,7 @@ impl Node {
                 return;
             }
             match accepted {
-                Ok((stream, _)) => self.start(stream),
+                Ok((stream, address)) => self.start(stream, address),
                 // Either the peer has gone again, or the system is short of something for a while.
                 Err(_) => thread::sleep(SHORT_OF_MEANS),
             }
@@ -285,7 +332,12 @@ impl Node {
     }
 
     /// Gives a connection a thread.
-    fn start(self: &Arc<Self>, stream: TcpStream) {
+    fn start(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        if self.guesses.are_too_many(address.ip(), Instant::now()) {
+            self.turn_away(&stream, address);
+            return;
+        }
         let stream = Arc::new(stream);
         let number = {
             let mut open = self.open();
@@ -298,10 +350,12 @@ impl Node {
                 }
                 if waiting == 0 {
                     drop(open);
-                    self.turn_away(&stream);
+                    self.turn_away(&stream, address);
                     return;
                 }
-                open.end_one_silent();
+                if open.end_one_silent() {
+                    self.counts.replaced.fetch_add(1, Ordering::Relaxed);
+                }
                 // It may be pausing. Its thread ends soon, and only then is there room for another.
                 self.ended.notify_all();
                 open = self.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
@@ -316,19 +370,28 @@ impl Node {
         let attend = move || {
             let ends = ends;
             // Every failure, and the peer's leaving, just ends the connection.
-            drop(ends.node.attend(stream, ends.number));
+            drop(ends.node.attend(stream, address, ends.number));
         };
         drop(process::spawn("durahash-link", attend));
     }
 
     /// Refuses a peer beyond the limit. Writing a few bytes to a new connection never blocks.
-    fn turn_away(&self, stream: &TcpStream) {
+    fn turn_away(&self, stream: &TcpStream, address: SocketAddr) {
+        self.refuse(address, Verdict::TooMany);
         let until = Instant::now() + self.limits.handshake;
         drop(write_all(stream, &answer(Err(Verdict::TooMany)), until));
     }
 
+    /// Counts a peer that is refused, and tells of it.
+    fn refuse(&self, address: SocketAddr, verdict: Verdict) {
+        self.counts.refused[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        if let Some(notices) = &self.notices {
+            notices.tell(address, Notice::Refused(verdict.why()));
+        }
+    }
+
     /// Serves a connection to its end.
-    fn attend(&self, stream: Arc<TcpStream>, number: u64) -> io::Result<()> {
+    fn attend(&self, stream: Arc<TcpStream>, address: SocketAddr, number: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let until = Instant::now() + self.limits.handshake;
         let verdict = match read_hello(&stream, until) {
@@ -336,7 +399,7 @@ impl Node {
                 let mut handshake = Handshake::answer(&self.key, &clear)?;
                 if handshake.read(&first).is_some() {
                     self.rise(number, Standing::Shown)?;
-                    return self.admit(stream, number, handshake, until);
+                    return self.admit((stream, address), number, handshake, until);
                 }
                 Verdict::AnotherToken
             }
@@ -348,10 +411,9 @@ impl Node {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         };
-        if let Some(refusals) = &self.refusals {
-            refusals.tell(stream.peer_addr()?, verdict.why());
-        }
+        self.refuse(address, verdict);
         if verdict == Verdict::AnotherToken {
+            self.guesses.note(address.ip(), Instant::now());
             self.pause(number)?;
         }
         write_all(&stream, &answer(Err(verdict)), until)?;
@@ -380,7 +442,7 @@ impl Node {
     /// repetition of one that an attacker recorded.
     fn admit(
         &self,
-        stream: Arc<TcpStream>,
+        (stream, address): (Arc<TcpStream>, SocketAddr),
         number: u64,
         mut handshake: Handshake,
         until: Instant,
@@ -395,7 +457,45 @@ impl Node {
         }
         self.rise(number, Standing::Welcome)?;
         channel.send(&[HERE], until)?;
-        self.service.attend.attend(channel, &self.limits)
+        let evicted = self.service.attend.attend(channel, &self.limits);
+        if let (Some(why), Some(notices)) = (evicted, &self.notices) {
+            notices.tell(address, Notice::Evicted(why));
+        }
+        Ok(())
+    }
+}
+
+impl Gauges {
+    /// The figures now; none when the node has ended.
+    #[must_use]
+    pub fn read(&self) -> Vec<Figure> {
+        let Some(node) = self.0.upgrade() else { return Vec::new() };
+        let (admitted, waiting) = {
+            let open = node.open();
+            (open.connections.len() - open.waiting(), open.waiting())
+        };
+        let Counts { accepted, refused, replaced } = &node.counts;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let refused = VERDICTS.into_iter().zip(refused).skip(1);
+        let mut figures = vec![
+            Figure::now("connections", "Connections that were admitted", admitted as u64),
+            Figure::now("handshakes", "Connections that are not admitted yet", waiting as u64),
+            Figure::since("accepted", "Connections that were accepted", count(accepted)),
+            Figure::each(
+                "refused",
+                "Connections that were refused, by why",
+                "why",
+                refused.map(|(verdict, refused)| (verdict.why(), count(refused))),
+            ),
+            Figure::since(
+                "replaced",
+                "Connections that were ended for others before they were admitted",
+                count(replaced),
+            ),
+            Figure::now("memory_bytes", "Memory that is lent", node.service.bytes()),
+        ];
+        figures.extend(node.service.attend.figures());
+        figures
     }
 }
 

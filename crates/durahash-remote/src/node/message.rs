@@ -56,12 +56,12 @@ impl Verdict {
             Verdict::TokenWanted => "it shows no token",
             Verdict::AnotherToken => "it shows a different token",
             Verdict::NoToken => "it shows a token, and this node requires none",
-            Verdict::TooMany => "there are too many connections",
+            Verdict::TooMany => "there are too many connections, or wrong tokens from its address",
         }
     }
 }
 
-const VERDICTS: [Verdict; 6] = [
+pub(super) const VERDICTS: [Verdict; 6] = [
     Verdict::Welcome,
     Verdict::Version,
     Verdict::TokenWanted,

@@ -67,29 +67,33 @@
 //! # Time limits
 //! Each read and write has a time limit ([`Limits`]), and so has a whole handshake. So neither a silent peer
 //! nor one that sends garbage blocks others. The number of connections of a node is bounded, and so is that of
-//! handshakes, each with its thread and its descriptor. A wrong token is answered after a pause, which does not bound the
-//! guesses of one that opens many connections.
+//! handshakes, each with its thread and its descriptor. A wrong token is answered after a pause, and an address that shows
+//! many is not listened to until a time has passed for each: `node/guesses.rs`.
 
+mod figures;
 mod file;
+mod guesses;
 mod limits;
 mod link;
 mod listening;
 mod memory;
 mod message;
 mod nodes;
-mod refusals;
+mod notices;
 #[cfg(test)]
 mod tests;
 mod token;
 
+pub use figures::Figure;
 pub use file::FileMemory;
 pub use limits::Limits;
 pub use link::Link;
 pub(crate) use listening::Attend;
-pub use listening::{Listening, Service};
+pub use listening::{Gauges, Listening, Service};
 pub use memory::{LentMemory, LentPlace};
 pub use message::Offer;
 #[cfg(test)]
 pub(crate) use message::{answer, encode};
 pub use nodes::{Nodes, Offers};
+pub use notices::Notice;
 pub use token::Token;

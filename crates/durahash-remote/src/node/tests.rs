@@ -97,7 +97,7 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
     let memory = memory();
     let (tell, told) = channel();
     let (offer, token) = (memory.offer(), Token::new(b"secret").unwrap());
-    let refused = move |_, why: &str, more| tell.send((why.to_owned(), more)).unwrap();
+    let refused = move |_, notice, more| tell.send((notice, more)).unwrap();
     let node = Listening::bind_watched("127.0.0.1:0", offer, Some(token), limits(), refused);
     let node = node.unwrap();
     let open = listen(&memory, None, &limits());
@@ -114,7 +114,7 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
     }
     let (other, none) = ("it shows a different token", "it shows no token");
     for why in [other, other, none] {
-        assert_eq!(told.recv().unwrap(), (why.to_owned(), 0));
+        assert_eq!(told.recv().unwrap(), (Notice::Refused(why), 0));
     }
 }
 
@@ -124,7 +124,7 @@ fn refusals_are_told_without_waiting_and_counted() {
     const MANY: u64 = 20;
     let memory = memory();
     let ((tell, told), (go_on, wait)) = (channel(), channel::<()>());
-    let refused = move |_, _: &str, more| {
+    let refused = move |_, _, more| {
         // The test may have ended.
         let _ = tell.send(more);
         wait.recv().unwrap_err();
@@ -138,7 +138,7 @@ fn refusals_are_told_without_waiting_and_counted() {
         fails!(connect(&node, None), ErrorKind::Refused { .. });
     }
     drop(go_on);
-    assert_eq!(told.recv().unwrap(), MANY - super::refusals::AT_ONCE as u64);
+    assert_eq!(told.recv().unwrap(), MANY - super::notices::AT_ONCE as u64);
 }
 
 #[test]
@@ -342,14 +342,14 @@ fn who_is_replaced_ends_at_once() {
     let memory = memory();
     let few = Limits { connections: 4, guess: Duration::from_secs(600), ..limits() };
     let node = listen(&memory, Some("secret"), &few);
-    // They wait with a wrong token, or say nothing.
+    // They wait with a wrong token, not so often that they are turned away, or say nothing.
     let clear = hello(true);
     let first = Handshake::begin(&Token::key(None), &clear).unwrap().write(&[]).unwrap();
     let wrong = [&clear[..], &first].concat();
     let mut peers = Vec::new();
     for i in 0..40 {
         let mut peer = dial(&node);
-        if i % 2 == 0 {
+        if i % 4 == 0 {
             peer.write_all(&wrong).unwrap();
         }
         peers.push(peer);

@@ -67,7 +67,7 @@ pub(crate) struct Page {
 
 impl<F: Fabric> Core<F> {
     /// A snapshot of the segment at `at`.
-    async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Segment> {
+    pub(super) async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Segment> {
         let mut stuck = Stuck::default();
         loop {
             let sight = self.look(op, at.hash(), Scope::Append, &mut None).await?;

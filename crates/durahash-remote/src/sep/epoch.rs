@@ -14,7 +14,7 @@
 //! | heed a sweep | `reclaim.rs` |
 //! | flush all nodes | awaited: the unsignaled writes of operations with older tags have landed |
 //! | own row: swap to the lowest tag, or the global epoch | awaited |
-//! | read client table | awaited; after the epoch, so that no row is missed that began under an earlier one |
+//! | read client table, if it is this client's turn | awaited; after the epoch, so that no row is missed that began under an earlier one |
 //! | global epoch: swap to e + 1, if all live rows show e | |
 //! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
 //! | a step of a sweep, and memory in excess to the shelf | `reclaim.rs`, `shelf.rs` |
@@ -30,11 +30,9 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
-use super::tags::Epochs;
+use super::tags::{Epochs, PATIENCE};
 use super::verbs::Post;
 
-/// Ticks for which a row must keep the epoch back before the fabric is asked about it.
-const PATIENCE: u32 = 3;
 /// The longest wait of an operation for the epoch.
 const STALLED_NS: u64 = 10_000_000_000;
 /// Microseconds that a leaving client waits for its operations.
@@ -200,15 +198,24 @@ impl<F: Fabric> Core<F> {
         self.swap_row(lowest, RowState::Live).await?;
         // After the read of the epoch: a client that registers later reads the epoch later, too. All rows: a client of an
         // earlier session of the nodes may have one beyond those of this session.
-        let rows = self.rows(self.geometry.rows).await?;
+        // And always where silence for a lease decides who is dead: a row's beats repeat.
+        let looks = self.epochs.borrow_mut().is_to_look() || self.fabric.lease_ns().is_some();
+        let rows = if looks { Some(self.rows(self.geometry.rows).await?) } else { None };
         self.space.borrow_mut().collect(global);
-        let ready = self.evict_dead(global, &rows).await?;
+        let ready = match &rows {
+            Some(rows) => self.evict_dead(global, rows).await?,
+            None => false,
+        };
+        if let Some(rows) = &rows {
+            let live = rows.iter().filter(|row| row.state() == RowState::Live).count();
+            self.epochs.borrow_mut().looked(self.fabric.row(), live);
+        }
         if (ready || planted(Fault::RowsUnasked)) && self.epochs.borrow().row.epoch() == global {
             let found = epoch_of(self.fabric.swap_word(EPOCH, global, global + 1).await?)?;
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(found.max(global + 1));
         }
-        self.tend(global, &rows, gives).await?;
+        self.tend(global, rows.as_deref(), gives).await?;
         self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
         drop(guard);
         Ok(())
@@ -263,6 +270,7 @@ impl<F: Fabric> Core<F> {
             };
             let late = match self.fabric.lease_ns() {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
+                // And again after as many as there were: it may only be idle.
                 None => ticks >= PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {

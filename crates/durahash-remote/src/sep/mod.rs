@@ -75,6 +75,7 @@ mod options;
 mod ranges;
 mod verbs;
 
+mod extent;
 mod fold;
 mod fptable;
 mod space;
@@ -95,12 +96,15 @@ mod grow;
 mod open;
 mod reclaim;
 mod shelf;
+mod summary;
 mod write;
 
 pub use check::Report;
 pub(crate) use client::Core;
 pub use client::Stats;
+pub(crate) use extent::Extent;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
+pub use summary::Summary;
 pub(crate) use walk::{Position, is_damage};
 pub use write::Change;

@@ -28,6 +28,11 @@ use super::{Core, Stats};
 const BEING_MADE: u64 = MAGIC | 1 << 56;
 /// Bytes read or written at once.
 const PIECE: u64 = 1 << 20;
+/// The longest time between two ticks of an idle client, unless its options ask for a longer one: some operations of
+/// others wait for three of them.
+const IDLE_NS: u64 = 1_000_000_000;
+/// Idle clients that tick as often as in a small number of them.
+const CROWD: u32 = 64;
 
 impl<F: Fabric> Core<F> {
     /// Creates an index in regions that are all zero, and opens it.
@@ -158,7 +163,14 @@ impl<F: Fabric> Core<F> {
     /// Nanoseconds between two ticks of this client, which may take so many times as long.
     pub(crate) fn tick_ns(&self, times: u64) -> u64 {
         let quarter = self.fabric.lease_ns().map_or(u64::MAX, |lease_ns| lease_ns / 4);
-        self.options.tick_ns.saturating_mul(times).min(quarter)
+        let tick_ns = self.options.tick_ns;
+        tick_ns.saturating_mul(times).min(tick_ns.max(IDLE_NS)).min(quarter)
+    }
+
+    /// Times that an idle client may wait longer between two ticks: the nodes serve as few ticks of more clients as of
+    /// [`CROWD`].
+    pub(crate) fn crowd(&self) -> u64 {
+        (self.epochs.borrow().live / CROWD).max(1).into()
     }
 
     /// Beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations

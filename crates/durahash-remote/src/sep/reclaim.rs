@@ -132,7 +132,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// A part of a tick: tells what was leaked, and if it `gives`, takes a step of a sweep and shares memory.
-    pub(super) async fn tend(&self, global: u64, rows: &[Row], gives: bool) -> Result<()> {
+    pub(super) async fn tend(&self, global: u64, rows: Option<&[Row]>, gives: bool) -> Result<()> {
         self.reclaim.borrow_mut().note(global);
         self.repay().await?;
         // Without the service, too, a sweep that this client has begun ends.
@@ -224,7 +224,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Steps of the sweep of this client, or its beginning.
-    async fn advance(&self, global: u64, rows: &[Row]) -> Result<()> {
+    async fn advance(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
         let sweep = {
             let mut reclaim = self.reclaim.borrow_mut();
             let word = reclaim.words.sweep;
@@ -279,8 +279,9 @@ impl<F: Fabric> Core<F> {
         Ok(self.leased(swap).await?.word(0) == old.0)
     }
 
-    /// Begins a sweep if one is due and no other client's is under way.
-    async fn may_begin(&self, global: u64, rows: &[Row]) -> Result<()> {
+    /// Begins a sweep if one is due and no other client's is under way: one whose client is dead is not, which a tick
+    /// with a look at the rows finds out.
+    async fn may_begin(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
         let (words, asked, begins, restarts) = {
             let mut reclaim = self.reclaim.borrow_mut();
             let words = reclaim.words;
@@ -292,8 +293,11 @@ impl<F: Fabric> Core<F> {
                 let is_due = is_much || lost > 0 && self.short.get();
                 is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm()
             } else {
-                let lives = rows.get(words.sweep.row()).is_some_and(|row| {
-                    row.state() == RowState::Live && row.incarnation() == words.sweep.incarnation()
+                let lives = rows.is_none_or(|rows| {
+                    rows.get(words.sweep.row()).is_some_and(|row| {
+                        row.state() == RowState::Live
+                            && row.incarnation() == words.sweep.incarnation()
+                    })
                 });
                 self.is_own(words.sweep) || !lives
             };

@@ -22,7 +22,16 @@ pub(super) struct Epochs {
     pub(super) ticked_ns: u64,
     /// Rows that hold the epoch back: their word, since when, for how many ticks.
     pub(super) behind: HashMap<u32, (Row, u64, u32)>,
+    /// Ticks until this client looks at the rows of all: among many clients, few do so in a tick.
+    pub(super) until_look: Option<u32>,
+    /// Live clients, at the last look.
+    pub(super) live: u32,
 }
+
+/// Looks for which a row must keep the epoch back before the fabric is asked whether its client is dead.
+pub(super) const PATIENCE: u32 = 3;
+/// Clients that look at the rows of all in a tick, among many.
+const LOOKERS: u32 = 8;
 
 impl Epochs {
     pub(super) fn new(row: Row, posted_ns: u64) -> Self {
@@ -35,7 +44,29 @@ impl Epochs {
             ticking: false,
             ticked_ns: posted_ns,
             behind: HashMap::new(),
+            until_look: None,
+            live: 1,
         }
+    }
+
+    /// Returns whether it is this client's turn to look at the rows of all.
+    pub(super) fn is_to_look(&mut self) -> bool {
+        self.until_look = self.until_look.map(|ticks| ticks.saturating_sub(1));
+        self.until_look.unwrap_or(0) == 0
+    }
+
+    /// Notes a look of the client in `row`, which has seen so many live ones.
+    pub(super) fn looked(&mut self, row: u32, live: usize) {
+        self.live = live as u32;
+        let every = self.live / LOOKERS;
+        // A row that has not moved since the look before may be that of a dead client: the next look will tell.
+        let suspects = self.behind.values().any(|(_, _, looks)| *looks == PATIENCE - 1);
+        self.until_look = Some(match self.until_look {
+            _ if suspects => 0,
+            // Clients that came together take turns.
+            None => 1 + row % every.max(1),
+            Some(_) => every,
+        });
     }
 
     pub(super) fn enter(&mut self) -> u64 {

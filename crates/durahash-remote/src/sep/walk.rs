@@ -30,6 +30,11 @@ pub(crate) struct Position(u64);
 impl Position {
     pub(crate) const START: Position = Position(0);
 
+    /// The first one of the hashes that end in these bits.
+    pub(super) fn of(suffix: u64) -> Self {
+        Position(suffix.reverse_bits())
+    }
+
     pub(super) fn hash(self) -> u64 {
         self.0.reverse_bits()
     }

@@ -12,6 +12,7 @@
 //!          5 bar    row, 4 bytes, and incarnation, 8: ends clients of that row up to that incarnation
 //!          6 rows   nothing: how many rows have clients
 //!          7 leave  nothing: gives up the row
+//!          8 who    row, 4 bytes: the clients of the 64 rows from that one on
 //! verb     word, 8 bytes: offset in bits 0 to 47, kind in bits 48 to 55, then
 //!          0 read   length, 2 bytes
 //!          1 write  length, 2 bytes, and the bytes
@@ -19,7 +20,9 @@
 //!          3 add    one word
 //! answer   status, 1 byte, then
 //!          0 done   of join: row, 4 bytes, and incarnation, 8; of verbs: what they bring back, in their order;
-//!                   of row: incarnation, 8 bytes, 0 if it has a client; of rows: a number, 4 bytes
+//!                   of row: incarnation, 8 bytes, 0 if it has a client; of rows: a number, 4 bytes;
+//!                   of who: for each row incarnation, 8 bytes, 0 if it has no client, milliseconds since the node
+//!                   last heard of it, 8, its address, 16, IPv4 mapped, and port, 2
 //!          1 full   of join: no row is free
 //!          2 ended  the client is evicted, and the connection ends
 //!          3 other  of join: the node's clients have another node 0
@@ -39,12 +42,17 @@ pub(super) const ROW: u8 = 4;
 pub(super) const BAR: u8 = 5;
 pub(super) const ROWS: u8 = 6;
 pub(super) const LEAVE: u8 = 7;
+pub(super) const WHO: u8 = 8;
 
 /// The status of an answer.
 pub(super) const DONE: u8 = 0;
 pub(super) const FULL: u8 = 1;
 pub(super) const ENDED: u8 = 2;
 pub(super) const OTHER: u8 = 3;
+
+/// Rows of one answer to `WHO`, and bytes of each.
+pub(super) const WHO_ROWS: u32 = 64;
+pub(super) const WHO_BYTES: usize = 34;
 
 /// In place of a row: one that the node chooses.
 pub(super) const NO_ROW: u32 = u32::MAX;
@@ -67,6 +75,7 @@ pub(super) enum Request {
     Bar { row: u32, incarnation: u64 },
     Rows,
     Leave,
+    Who { row: u32 },
 }
 
 /// Reads a request; of verbs, only that it is of verbs. `None` when it is malformed.
@@ -84,6 +93,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<Request> {
         ROWS if rest.is_empty() => Some(Request::Rows),
         LEAVE if rest.is_empty() => Some(Request::Leave),
         ROW => one().map(|row| Request::Row { row }),
+        WHO => one().map(|row| Request::Who { row }),
         JOIN => place().and_then(|(row, incarnation, rest)| {
             let zero = u64::from_le_bytes(rest.try_into().ok()?);
             Some(Request::Join { row, incarnation, zero })
@@ -98,7 +108,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<Request> {
 /// A request with these numbers, but for a join.
 pub(super) fn plain(kind: u8, row: u32, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![kind];
-    if matches!(kind, BAR | ROW) {
+    if matches!(kind, BAR | ROW | WHO) {
         bytes.extend(row.to_le_bytes());
     }
     if kind == BAR {

@@ -9,8 +9,10 @@ use durahash_media::{ErrorKind, Result};
 
 use super::frames::FABRIC;
 use super::rows::Rows;
+use super::work::{Ends, Work};
 use crate::fabric::{Local, LocalOptions};
-use crate::node::{FileMemory, Offer};
+use crate::node::{Figure, FileMemory, Offer};
+use crate::sep::Extent;
 
 /// Rows of clients, at most.
 const ROWS_MAX: u32 = 4096;
@@ -31,6 +33,7 @@ pub struct TcpMemory(pub(super) Arc<Served>);
 pub(super) struct Served {
     pub(super) local: Local,
     pub(super) rows: Arc<Rows>,
+    pub(super) ends: Ends,
     /// Threads that look for requests without sleeping.
     spinning: AtomicUsize,
     spinning_max: usize,
@@ -50,7 +53,38 @@ impl Served {
         }
         let rows = Arc::new(Rows::new(max_clients, given));
         let spinning_max = thread::available_parallelism().map_or(0, |cores| cores.get() / 2);
-        Ok(Served { local, rows, spinning: AtomicUsize::new(0), spinning_max, file: None })
+        let (ends, spinning) = (Ends::default(), AtomicUsize::new(0));
+        Ok(Served { local, rows, ends, spinning, spinning_max, file: None })
+    }
+
+    /// Figures about clients and memory.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let done = self.rows.done();
+        let mut figures = vec![
+            Figure::now("clients", "Clients that have a row", self.rows.taken().into()),
+            Figure::now("rows", "Clients at once, at most", self.rows.count().into()),
+            Figure::each(
+                "clients_ended",
+                "Clients that have left, died (gone), or were evicted, by how they ended",
+                "how",
+                self.ends.all(),
+            ),
+            Figure::each(
+                "verbs",
+                "Verbs that were run, by kind",
+                "kind",
+                Work::VERBS.into_iter().zip(done),
+            ),
+            Figure::since("received_bytes", "Bytes that clients sent", done[Work::RECEIVED]),
+            Figure::since("sent_bytes", "Bytes that were sent to clients", done[Work::SENT]),
+        ];
+        if let Some(Extent { taken_bytes, free_bytes }) = Extent::of(&self.local) {
+            figures.extend([
+                Figure::now("taken_bytes", "Memory that clients took for the index", taken_bytes),
+                Figure::now("free_bytes", "Memory that no client has taken yet", free_bytes),
+            ]);
+        }
+        figures
     }
 
     /// Lets a thread look for requests, if few others do: on one processor, a thread that looks keeps the sender from running.

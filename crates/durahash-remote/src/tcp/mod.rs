@@ -28,14 +28,16 @@
 //!
 //! # Trust
 //! Who has the token can write to the whole region, and evict clients. Who has not can open connections, of which few at
-//! a time are waited for, and a short while: one that opens many keeps clients from connecting, and can test tokens as
-//! fast as the network goes. Traffic is encrypted and authenticated by the Noise protocol
+//! a time are waited for, and a short while: one that opens many keeps clients from connecting. Wrong tokens are taken
+//! slowly from each address. Traffic is encrypted and authenticated by the Noise protocol
 //! (`Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`), with keys of each connection that the token does not reveal later; its
 //! timing and lengths are visible. Tokens must be random: see [`Token`](crate::node::Token).
 
 // From low to high.
 mod frames;
 mod ops;
+mod work;
+
 mod rows;
 
 mod conn;
@@ -46,6 +48,7 @@ mod requests;
 
 mod client;
 mod session;
+mod warden;
 
 #[cfg(test)]
 mod tests;
@@ -54,3 +57,4 @@ pub use client::Tcp;
 pub use memory::TcpMemory;
 #[doc(hidden)]
 pub use requests::Requests;
+pub use warden::{Seated, Warden};

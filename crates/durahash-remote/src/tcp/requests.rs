@@ -32,6 +32,11 @@ impl Requests {
         &self.connection
     }
 
+    /// The row, from the join on until the client leaves.
+    pub(super) fn row(&self) -> Option<u32> {
+        self.seat.as_ref().map(|seat| seat.row)
+    }
+
     /// Does what a request asks for. Returns the answer, and `false` when the client leaves.
     ///
     /// # Errors
@@ -49,6 +54,7 @@ impl Requests {
         match (request, &self.seat) {
             (Request::Verbs, Some(_)) => self.run(bytes).ok_or_else(malformed)?,
             (Request::Ping, _) => {}
+            (Request::Who { row }, _) => rows.who(row, &mut self.answer),
             (Request::Join { row, incarnation, zero }, None) => {
                 let seat = match row {
                     frames::NO_ROW => rows.give(zero, &self.connection),
@@ -68,7 +74,9 @@ impl Requests {
             (Request::Row { row }, Some(_)) => {
                 self.answer.extend(rows.free_since(row).unwrap_or(0).to_le_bytes());
             }
-            (Request::Bar { row, incarnation }, Some(seat)) if seat.row != row => {
+            (Request::Bar { row, incarnation }, seat)
+                if seat.as_ref().is_none_or(|seat| seat.row != row) =>
+            {
                 let connection = &self.connection;
                 if !rows.bar(row, incarnation, || connection.has_ended()) {
                     return Err(evicted());
@@ -88,6 +96,8 @@ impl Requests {
     fn run(&mut self, record: &[u8]) -> Option<()> {
         let back = frames::verbs(record, &mut self.verbs)?;
         self.answer.resize(1 + back, 0);
-        self.memory.0.local.execute(&self.verbs, record, &mut self.answer[1..]).ok()
+        self.memory.0.local.execute(&self.verbs, record, &mut self.answer[1..]).ok()?;
+        self.connection.work.ran(&self.verbs);
+        Some(())
     }
 }

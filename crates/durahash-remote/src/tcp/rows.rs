@@ -8,9 +8,13 @@
 //! clients of a node have the same node 0; what it has seen and barred counts until a client with another one joins.
 
 use std::io;
-use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::frames::{WHO_BYTES, WHO_ROWS};
+use super::work::Work;
 
 /// The rows of a node.
 pub(super) struct Rows {
@@ -25,6 +29,8 @@ struct State {
     zero: u64,
     /// The latest incarnation given.
     given: u64,
+    /// What was done for clients that are gone.
+    done: [u64; Work::COUNTS],
 }
 
 #[derive(Default)]
@@ -45,6 +51,10 @@ pub(super) struct Connection {
     ended: AtomicBool,
     /// Its thread waits until the client takes an answer.
     waits: AtomicBool,
+    start: Instant,
+    /// Nanoseconds from then until its thread last began to wait for a request.
+    heard_ns: AtomicU64,
+    pub(super) work: Work,
 }
 
 /// Why a connection gets no row.
@@ -68,7 +78,25 @@ pub(super) struct Seat {
 impl Connection {
     pub(super) fn new(stream: Option<Arc<TcpStream>>) -> Arc<Self> {
         let (ended, waits) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Connection { stream, ended, waits })
+        let (start, heard_ns, work) = (Instant::now(), AtomicU64::new(0), Work::default());
+        Arc::new(Connection { stream, ended, waits, start, heard_ns, work })
+    }
+
+    /// Its thread begins to wait for a request, and has answered all before.
+    pub(super) fn waits_from(&self, now: Instant) {
+        let ns = now.saturating_duration_since(self.start).as_nanos() as u64;
+        self.heard_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Milliseconds since it was last heard of.
+    fn silent_ms(&self) -> u64 {
+        let ns = self.start.elapsed().as_nanos() as u64;
+        ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) / 1_000_000
+    }
+
+    fn address(&self) -> SocketAddr {
+        let address = self.stream.as_ref().and_then(|stream| stream.peer_addr().ok());
+        address.unwrap_or((Ipv6Addr::UNSPECIFIED, 0).into())
     }
 
     /// Returns whether its client is evicted: nothing more of it may take effect.
@@ -99,7 +127,12 @@ impl Connection {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.rows.state().rows[self.row as usize].client = None;
+        {
+            let mut state = self.rows.state();
+            if let Some(client) = state.rows[self.row as usize].client.take() {
+                client.connection.work.add_to(&mut state.done);
+            }
+        }
         self.rows.left.notify_all();
     }
 }
@@ -133,7 +166,8 @@ impl Rows {
     /// Rows of a node whose memory had incarnations up to `given`, before the node was started anew.
     pub(super) fn new(count: u32, given: u64) -> Self {
         let rows = (0..count).map(|_| Row::default()).collect();
-        Rows { state: Mutex::new(State { rows, zero: 0, given }), left: Condvar::new() }
+        let state = State { rows, zero: 0, given, done: [0; Work::COUNTS] };
+        Rows { state: Mutex::new(state), left: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,6 +182,36 @@ impl Rows {
     /// The number of rows with clients.
     pub(super) fn taken(&self) -> u32 {
         self.state().taken() as u32
+    }
+
+    /// Appends who has the rows from `first` on, as an answer tells it.
+    pub(super) fn who(&self, first: u32, to: &mut Vec<u8>) {
+        let state = self.state();
+        for row in 0..WHO_ROWS {
+            let row = state.rows.get((first as usize).saturating_add(row as usize));
+            let Some(client) = row.and_then(|row| row.client.as_ref()) else {
+                to.resize(to.len() + WHO_BYTES, 0);
+                continue;
+            };
+            let address = client.connection.address();
+            let ip = match address.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            to.extend(client.incarnation.to_le_bytes());
+            to.extend(client.connection.silent_ms().to_le_bytes());
+            to.extend(ip.octets());
+            to.extend(address.port().to_le_bytes());
+        }
+    }
+
+    /// What was done for all clients.
+    pub(super) fn done(&self) -> [u64; Work::COUNTS] {
+        let state = self.state();
+        let mut done = state.done;
+        let clients = state.rows.iter().filter_map(|row| row.client.as_ref());
+        clients.for_each(|client| client.connection.work.add_to(&mut done));
+        done
     }
 
     /// For node 0, whose memory has the id `zero`: gives the first free row to a connection.

@@ -11,8 +11,9 @@ use rustix::net::{SendFlags, send};
 use super::frames::ENDED;
 use super::memory::{Served, TcpMemory};
 use super::requests::Requests;
+use super::work::End;
 use crate::executor::Patience;
-use crate::node::{Attend, Limits, Service};
+use crate::node::{Attend, Figure, Limits, Service};
 use crate::wire::{Channel, RECORD_BYTES};
 
 /// A thread that had to sleep no longer than this looks for the next request before it sleeps.
@@ -27,9 +28,9 @@ impl From<&TcpMemory> for Service {
 }
 
 impl Attend for TcpMemory {
-    fn attend(&self, channel: Channel, limits: &Limits) -> io::Result<()> {
-        channel.stream.set_read_timeout(Some(limits.idle))?;
-        channel.stream.set_write_timeout(Some(limits.silence))?;
+    fn attend(&self, channel: Channel, limits: &Limits) -> Option<&'static str> {
+        channel.stream.set_read_timeout(Some(limits.idle)).ok()?;
+        channel.stream.set_write_timeout(Some(limits.silence)).ok()?;
         let requests = Requests::new(self, Some(Arc::clone(&channel.stream)));
         let served = &self.0;
         let mut session = Session {
@@ -41,10 +42,15 @@ impl Attend for TcpMemory {
             patience: Patience::default(),
         };
         let done = session.serve();
+        let end = session.end(&done);
         if done.is_err() {
             session.tell_end();
         }
-        done
+        end.inspect(|end| self.0.ends.add(*end)).and_then(End::why)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.0.figures()
     }
 }
 
@@ -81,10 +87,25 @@ impl Session<'_> {
         }
     }
 
+    /// How the client has ended; `None` where there was none, or it has left before.
+    fn end(&self, done: &io::Result<()>) -> Option<End> {
+        let Err(e) = done else { return Some(End::Left) };
+        self.requests.row()?;
+        Some(match e.kind() {
+            _ if self.requests.connection().has_ended() => End::Barred,
+            io::ErrorKind::TimedOut => End::Silent,
+            // The system's word for a time limit of what it sends.
+            io::ErrorKind::WouldBlock => End::Clogged,
+            io::ErrorKind::InvalidData => End::Wrong,
+            _ => End::Gone,
+        })
+    }
+
     fn send(&mut self) -> io::Result<()> {
         let mut sent = 0;
         let done = self.send_from(&mut sent, true);
         self.out.drain(..sent);
+        self.requests.connection().work.sent(sent);
         done
     }
 
@@ -108,6 +129,13 @@ impl Session<'_> {
     /// Waits for requests.
     fn wait(&mut self) -> io::Result<()> {
         let begun = Instant::now();
+        self.requests.connection().waits_from(begun);
+        let received = self.receive(begun)?;
+        self.requests.connection().work.received(received);
+        Ok(())
+    }
+
+    fn receive(&mut self, begun: Instant) -> io::Result<usize> {
         let Channel { stream, inbox, .. } = &mut self.channel;
         if self.hot
             && let Some(_spinning) = self.served.spin()
@@ -118,14 +146,15 @@ impl Session<'_> {
                 !matches!(filled, Ok(0))
             };
             if self.patience.look(None, is_there) {
-                return filled.map(drop);
+                return filled;
             }
         }
-        if inbox.fill(stream, true)? == 0 {
+        let filled = inbox.fill(stream, true)?;
+        if filled == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.hot = begun.elapsed() < HOT;
-        Ok(())
+        Ok(filled)
     }
 
     /// Tells a client that is evicted, silent or wrong that its connection ends, if it takes that at once.

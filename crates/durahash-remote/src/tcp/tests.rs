@@ -10,10 +10,11 @@ use durahash_media::hash::WordMix;
 use durahash_media::{Error, ErrorKind};
 
 use super::frames::{
-    BAR, DONE, ENDED, FULL, JOIN, NO_ROW, OTHER, PING, ROW, ROWS, VERBS, join, plain,
+    DONE, ENDED, FULL, JOIN, NO_ROW, OTHER, PING, ROW, ROWS, VERBS, WHO, WHO_BYTES, WHO_ROWS, join,
+    plain,
 };
 use super::pool::State;
-use super::{Tcp, TcpMemory};
+use super::{Seated, Tcp, TcpMemory, Warden};
 use crate::executor::{Driver, Executor, block_on};
 use crate::fabric::{Addr, Batch, Fabric, Local, LocalOptions};
 use crate::node::{FileMemory, Limits, Link, Listening, Offers, Token};
@@ -176,7 +177,7 @@ fn verbs_that_are_not_all_valid_do_nothing() {
 #[test]
 fn requests_are_for_those_that_have_joined() {
     let (memory, node) = node(&limits());
-    let early = [write(64, &[1]), plain(ROW, 0, 0), plain(BAR, 0, 9), plain(ROWS, 0, 0)];
+    let early = [write(64, &[1]), plain(ROW, 0, 0), plain(ROWS, 0, 0)];
     for request in early {
         let mut raw = Raw::connect(&node);
         assert_eq!(raw.ask(&[PING]).unwrap(), [DONE]);
@@ -192,6 +193,41 @@ fn requests_are_for_those_that_have_joined() {
     }
     let whole = client(&[&node], &limits()).unwrap();
     assert_eq!((whole.row(), whole.clients().unwrap()), (0, 1));
+}
+
+/// It needs no row, ends the client at both nodes, and does nothing to the next one.
+#[test]
+fn a_warden_sees_clients_and_evicts_them() {
+    let node = || {
+        let memory = TcpMemory::anonymous(8192, 1).unwrap();
+        Listening::bind("127.0.0.1:0", &memory, Some(token()), limits()).unwrap()
+    };
+    let (one, two) = (node(), node());
+    let nodes = [&one, &two];
+    let first = client(&nodes, &limits()).unwrap();
+    assert_eq!(read_word(&first, Addr::new(1, 64)).unwrap(), 0);
+    let addresses = nodes.map(|node| node.address().to_string());
+    let offers = Offers::gather(&addresses, Some(&token()), &limits()).unwrap();
+    let mut warden = Warden::attach(offers).unwrap();
+    let all = warden.clients().unwrap();
+    let [evicted @ Seated { row: 0, address, .. }] = &all[..] else { panic!("{all:?}") };
+    assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
+    warden.evict(evicted).unwrap();
+    assert!(warden.clients().unwrap().is_empty());
+    for node in [0, 1] {
+        let error = read_word(&first, Addr::new(node, 64)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+    }
+    let next = client(&nodes, &limits()).unwrap();
+    assert_eq!(next.row(), 0);
+    warden.evict(evicted).unwrap();
+    assert_eq!(read_word(&next, Addr::new(1, 64)).unwrap(), 0);
+    let ended = one.gauges().read().into_iter().find(|figure| figure.name == "clients_ended");
+    let ended = ended.unwrap().values.into_iter().filter(|(_, count)| *count > 0);
+    assert!(ended.eq([("evicted", 1)]));
+    let mut raw = Raw::connect(&one);
+    let answer = raw.ask(&plain(WHO, u32::MAX, 0)).unwrap();
+    assert_eq!(answer, vec![0; 1 + WHO_ROWS as usize * WHO_BYTES]);
 }
 
 /// Of two nodes, one has lost the client and the other has not.

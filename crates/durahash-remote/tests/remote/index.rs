@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use durahash_media::hash::WordMix;
+use durahash_remote::executor::block_on;
 use durahash_remote::fabric::{
     Addr, Batch, Chaos, Fabric, Local, LocalClient, LocalOptions, Sim, SimClient, SimOptions,
 };
@@ -73,6 +74,50 @@ fn a_main_segment_may_have_more_entries_than_narrow_counts_hold() {
         Ok::<_, durahash_remote::Error>(())
     });
     counted.unwrap();
+}
+
+/// Few of many clients look at the rows of all in a tick. The epoch moves as before, and who died is evicted.
+#[test]
+fn among_many_clients_few_look_at_all_rows() {
+    const CLIENTS: usize = 64;
+    const ROWS: u32 = 1024;
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let mut options = tiny();
+    options.max_clients = ROWS;
+    let open = |number| {
+        let client = local.client().unwrap();
+        let opened = async move {
+            match number {
+                0 => RemoteMap::create(client, options).await,
+                _ => RemoteMap::open(client, options).await,
+            }
+        };
+        block_on(opened).unwrap()
+    };
+    let mut maps: Vec<_> = (0..CLIENTS).map(open).collect();
+    let rounds = |maps: &[RemoteMap<LocalClient>], count| {
+        for map in (0..count).flat_map(|_| maps) {
+            block_on(map.tick()).unwrap();
+        }
+    };
+    let watch = local.client().unwrap();
+    let epoch = || {
+        let read = watch.post(Batch::of(|batch| batch.read(Addr::new(0, 192), 8)));
+        block_on(read).unwrap().word(0)
+    };
+    rounds(&maps, 20);
+    let read =
+        |maps: &[RemoteMap<LocalClient>]| maps.iter().map(|map| map.counts().bytes_in).sum::<u64>();
+    let (read_before, epoch_before) = (read(&maps), epoch());
+    rounds(&maps, 100);
+    // An eighth of the ticks, and the other words of all.
+    let looks = (read(&maps) - read_before) / (8 * u64::from(ROWS));
+    assert!((700..1000).contains(&looks), "{looks} looks");
+    let moved = epoch() - epoch_before;
+    assert!((70..=100).contains(&moved), "{moved} epochs");
+    drop(maps.pop());
+    rounds(&maps, 20);
+    assert_eq!(maps.iter().map(|map| map.stats().evictions).sum::<u64>(), 1);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_killed_node_comes_back_with_all_that_was_loaded() {
             client.kill().unwrap();
         });
         node.kill();
-        let node = Node::start(&work, over, "--file a.node");
+        let mut node = Node::start(&work, over, "--file a.node");
         let dump = node.run("dump").ok();
         let found: std::collections::HashSet<_> = dump.split_inclusive('\n').collect();
         // Of the lines that the killed client had under way any are there.
@@ -54,6 +54,11 @@ fn a_killed_node_comes_back_with_all_that_was_loaded() {
         if over == Over::Local {
             assert_eq!(node.run("stats --json").json()["clients"], 1);
         }
+        let said = node.complaints(1);
+        assert!(
+            said[0].starts_with("durahash: a.node: goes on with what the last node"),
+            "{said:?}"
+        );
     }
 }
 

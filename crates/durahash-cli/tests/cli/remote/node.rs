@@ -68,6 +68,8 @@ pub(super) struct Node<'a> {
     pub(super) address: String,
     /// Of files in shared memory.
     pub(super) dir: Option<PathBuf>,
+    /// Where it tells figures.
+    pub(super) metrics: Option<String>,
 }
 
 impl<'a> Node<'a> {
@@ -88,7 +90,13 @@ impl<'a> Node<'a> {
         let mut command = work.command(line.split_whitespace());
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let mut out = BufReader::new(child.stdout.as_mut().unwrap());
+        out.read_line(&mut said).unwrap();
+        let metrics = more.contains("--metrics ").then(|| {
+            let mut said = String::new();
+            out.read_line(&mut said).unwrap();
+            said.trim_end().strip_prefix("metrics ").unwrap().to_owned()
+        });
         let parts = said.trim_end().strip_prefix("node ").and_then(|s| s.split_once(", "));
         let (address, rest) = parts.unwrap_or_else(|| panic!("{said:?}"));
         let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
@@ -96,7 +104,7 @@ impl<'a> Node<'a> {
         let dir = fabric.strip_prefix("local:").map(PathBuf::from);
         assert!(dir.is_some() || ["local", "tcp", "ucx"].contains(&fabric), "{fabric}");
         assert!(file.is_empty() != more.contains("--file "), "{said}");
-        Node { work, child, address: address.into(), dir }
+        Node { work, child, address: address.into(), dir, metrics }
     }
 
     /// Runs a command on it alone, with something to read.
