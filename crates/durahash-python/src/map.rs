@@ -317,11 +317,7 @@ impl Map {
         let (mut of_key, mut of_value) = (Room::None, Room::None);
         let key = self.core.key.encode(key, &mut of_key)?;
         let value = self.core.value.encode(value, &mut of_value)?;
-        let mut added = false;
-        self.core.run(py, value.len(), |map| {
-            map.insert_many_raw(1, |_| (key, value), |_, is| added = is)
-        })?;
-        Ok(added)
+        Ok(self.exchange(py, key, None, Some(value))?.is_done())
     }
 
     /// Adds ``by`` to the number at ``key``, of which 0 is in the place of none; returns the sum.
