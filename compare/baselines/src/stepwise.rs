@@ -1,7 +1,13 @@
-//! A client of the simulated fabric that awaits more completions than SepHash does.
+//! A client of a fabric, with what it takes beyond the verbs: its processor's time, and, to see what SepHash saves, completions that
+//! SepHash does not await.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use durahash_media::Result;
-use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind, SimClient};
+use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind};
+
+use crate::assumed::Computing;
 
 /// A completion that is awaited, beyond those that SepHash awaits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,14 +20,33 @@ pub(crate) enum Awaited {
     Blocks,
 }
 
-/// The client, with the completions that it awaits.
+/// The client. Clones are the same one, and have one processor.
 #[derive(Clone)]
-pub(crate) struct Stepwise {
-    pub(crate) client: SimClient,
-    pub(crate) awaited: Awaited,
+pub(crate) struct Stepwise<F> {
+    client: F,
+    awaited: Awaited,
+    /// What its processor takes for a batch before that is posted; nothing where a real one computes.
+    computing: Computing,
+    /// Its processor is free from then on, by the fabric's clock.
+    free_ns: Rc<Cell<u64>>,
 }
 
-impl Stepwise {
+impl<F: Fabric> Stepwise<F> {
+    pub(crate) fn new(client: F, awaited: Awaited, computing: Computing) -> Self {
+        Stepwise { client, awaited, computing, free_ns: Rc::default() }
+    }
+
+    /// Keeps the processor for what a batch takes, behind the client's other coroutines.
+    async fn compute(&self, batch: &Batch) {
+        let ns = self.computing.of_batch(batch);
+        if ns != 0 {
+            let now = self.now_ns();
+            let ends = self.free_ns.get().max(now) + ns;
+            self.free_ns.set(ends);
+            self.client.sleep_ns(ends - now).await;
+        }
+    }
+
     /// Awaits the writes that an operation leaves unawaited.
     pub(crate) async fn end(&self) -> Result<()> {
         if self.awaited == Awaited::Hints {
@@ -64,8 +89,9 @@ macro_rules! forward {
     )*};
 }
 
-impl Fabric for Stepwise {
+impl<F: Fabric> Fabric for Stepwise<F> {
     async fn post(&self, batch: Batch) -> Result<Done> {
+        self.compute(&batch).await;
         match self.awaited {
             Awaited::Blocks => self.post_apart(batch).await,
             Awaited::Nothing | Awaited::Hints => self.client.post(batch).await,
@@ -92,6 +118,7 @@ impl Fabric for Stepwise {
         fn row() -> u32;
         fn max_clients() -> u32;
         fn lease_ns() -> Option<u64>;
+        fn orders_swaps() -> bool;
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {
