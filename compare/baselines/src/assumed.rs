@@ -1,7 +1,7 @@
 //! What simulations assume: NICs (durahash-remote's [`Nic`] has the sources of its values), and what a client's processor
 //! takes for an operation.
 
-use durahash_remote::fabric::{Batch, Counts, Nic};
+use durahash_remote::fabric::{Counts, Nic};
 
 /// The assumptions, each an option of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -77,7 +77,7 @@ impl Assumed {
 /// completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Computing {
-    /// Of a verb that is awaited.
+    /// Of a verb.
     pub(crate) verb_ns: u64,
     /// Of a byte that is read or written, in ps.
     pub(crate) byte_ps: u64,
@@ -98,10 +98,8 @@ impl Computing {
         Computing { verb_ns: of(self.verb_ns), byte_ps: of(self.byte_ps) }
     }
 
-    /// Of a batch.
-    pub(crate) fn of_batch(self, batch: &Batch) -> u64 {
-        let mut counts = Counts::default();
-        batch.count(&mut counts);
+    /// Of verbs that are posted.
+    pub(crate) fn ns(self, counts: Counts) -> u64 {
         let bytes = counts.bytes_in + counts.bytes_out;
         counts.verbs() * self.verb_ns + bytes * self.byte_ps / 1000
     }

@@ -14,8 +14,9 @@
 
 mod assumed;
 mod race;
-mod stepwise;
 mod tables;
+
+mod stepwise;
 
 mod index;
 

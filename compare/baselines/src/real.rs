@@ -24,7 +24,7 @@ use crate::remote::{add_phase, base, kinds};
 use crate::stepwise::{Awaited, Stepwise};
 
 const CLIENTS: [usize; 2] = [1, 2];
-/// Over TCP an operation takes some fifty times as long: so many times fewer keys.
+/// Over TCP an operation takes some fifty times as long, so there are so many times fewer keys.
 const FEWER: u64 = 16;
 const VALUE_BYTES: usize = 32;
 /// How often a client that waits for others shows that it has nothing under way.

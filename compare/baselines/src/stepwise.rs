@@ -36,15 +36,16 @@ impl<F: Fabric> Stepwise<F> {
         Stepwise { client, awaited, computing, free_ns: Rc::default() }
     }
 
-    /// Keeps the processor for what a batch takes, behind the client's other coroutines.
-    async fn compute(&self, batch: &Batch) {
-        let ns = self.computing.of_batch(batch);
-        if ns != 0 {
-            let now = self.now_ns();
-            let ends = self.free_ns.get().max(now) + ns;
-            self.free_ns.set(ends);
-            self.client.sleep_ns(ends - now).await;
+    /// Keeps the processor for verbs, behind what the client's other coroutines have kept it for; how long until that is done.
+    fn compute(&self, count: impl FnOnce(&mut Counts)) -> u64 {
+        if self.computing == Computing::NONE {
+            return 0;
         }
+        let (mut counts, now) = (Counts::default(), self.now_ns());
+        count(&mut counts);
+        let ends = self.free_ns.get().max(now) + self.computing.ns(counts);
+        self.free_ns.set(ends);
+        ends - now
     }
 
     /// Awaits the writes that an operation leaves unawaited.
@@ -91,7 +92,10 @@ macro_rules! forward {
 
 impl<F: Fabric> Fabric for Stepwise<F> {
     async fn post(&self, batch: Batch) -> Result<Done> {
-        self.compute(&batch).await;
+        let ns = self.compute(|counts| batch.count(counts));
+        if ns != 0 {
+            self.client.sleep_ns(ns).await;
+        }
         match self.awaited {
             Awaited::Blocks => self.post_apart(batch).await,
             Awaited::Nothing | Awaited::Hints => self.client.post(batch).await,
@@ -99,6 +103,8 @@ impl<F: Fabric> Fabric for Stepwise<F> {
     }
 
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        // The next batch of the client waits for this.
+        self.compute(|counts| counts.write_unsignaled(bytes));
         self.client.write_unsignaled(addr, bytes)
     }
 
