@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use durahash::{Map, Options, Result, SyncMode};
 
+/// So that keys are looked up in no order.
+const STEP: u64 = 7_368_787;
+
 /// Runs `f` a number of times, and prints how long it took.
 fn measure(mode: &str, call: &str, times: u64, mut f: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let mut took = Vec::new();
@@ -44,13 +47,19 @@ fn main() -> Result<()> {
         let name = mode.to_string();
         let path = dir.path().join("map.pool");
         let map: Map<u64, u64> = Options::new().sync_mode(mode).create(&path)?;
-        let puts = if mode == SyncMode::Strict { times.div_ceil(100) } else { times };
+        let strict = mode == SyncMode::Strict;
+        let puts = if strict { times.div_ceil(100) } else { times };
         measure(&name, "`put`", puts, |i| map.put(&i, &i))?;
-        measure(&name, "`get`", puts, |i| map.get(&i).map(drop))?;
-        measure(&name, "`sync` after 1,000 puts", 20, |i| {
-            map.put_many(&[(times + i, i); 1000])?;
-            map.sync()
-        })?;
+        map.put_many(&(puts..times).map(|i| (i, i)).collect::<Vec<_>>())?;
+        measure(&name, "`get`", times, |i| map.get(&(i * STEP % times)).map(drop))?;
+        let thousand = |i: u64| (times + 1000 * i..).take(1000).map(|i| (i, i)).collect::<Vec<_>>();
+        measure(&name, "`put_many` of 1,000", 100, |i| map.put_many(&thousand(i)))?;
+        if !strict {
+            measure(&name, "the same, and `sync`", 100, |i| {
+                map.put_many(&thousand(100 + i))?;
+                map.sync()
+            })?;
+        }
         map.close()?;
         measure(&name, "`open` and `close`", 20, |_| {
             Options::new().open::<Map<u64, u64>>(&path)?.close()

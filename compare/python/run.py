@@ -143,6 +143,8 @@ def fill(cls, folder, count, seconds):
 def reopen(cls, folder, count):
     """Opens what a kill left: the time until the first key was read, and if the first and the last are there."""
     keys, values = make(count)
+    if cls.package:
+        importlib.import_module(cls.package)
     begin = time.perf_counter()
     store = cls(folder)
     get = store.get if cls.get is not Store.get else store.items.get

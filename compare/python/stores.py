@@ -74,12 +74,12 @@ class DurahashCache(Durahash):
 
 class Lmdb(Store):
     package = name = "lmdb"
-    mode = "sync=False, a transaction each"
+    mode = "sync=False, writemap, a transaction each"
 
     def open(self, folder):
         import lmdb
 
-        self.env = lmdb.open(folder, map_size=8 << 30, sync=False, max_readers=64)
+        self.env = lmdb.open(folder, map_size=8 << 30, sync=False, writemap=True, max_readers=64)
         return self
 
     def __setitem__(self, key, value):
@@ -96,8 +96,9 @@ class Lmdb(Store):
                 cursor.putmulti(pairs)
 
     def get_many(self, keys):
-        with self.env.begin() as txn:
-            return [txn.get(key) for key in keys]
+        with self.env.begin() as txn, txn.cursor() as cursor:
+            found = dict(cursor.getmulti(keys))
+            return [found.get(key) for key in keys]
 
     def close(self):
         self.env.close()
@@ -156,6 +157,21 @@ class DiskcacheRs(Store):
         return self.items.get(key.hex())
 
 
+class PysciqlopCache(Store):
+    package, name = "pysciqlop_cache", "pysciqlop-cache"
+    mode = "default"
+
+    def open(self, folder):
+        import pysciqlop_cache
+
+        return pysciqlop_cache.Cache(folder, max_size=0)
+
+    def set_many(self, pairs):
+        with self.items.transact():
+            for key, value in pairs:
+                self.items[key] = value
+
+
 class Diskstore(Store):
     package = name = "diskstore"
     mode = "default"
@@ -201,5 +217,6 @@ class Shelve(Store):
 
 
 STORES = [
-    Dict, Durahash, DurahashLive, DurahashProcess, DurahashCache, Lmdb, Rocksdict, DiskcacheRs, Diskcache, Diskstore, Sqlitedict, Shelve,
+    Dict, Durahash, DurahashLive, DurahashProcess, DurahashCache, Lmdb, Rocksdict,
+    DiskcacheRs, Diskcache, PysciqlopCache, Diskstore, Sqlitedict, Shelve,
 ]

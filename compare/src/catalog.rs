@@ -128,7 +128,7 @@ const fn store(name: &'static str, modes: &'static [Mode], slow_inserts: bool) -
 
 /// REH and Pea Hash, as they are used; and doing what a file in the page cache does not need.
 pub(crate) const REH: Store =
-    store("REH", &[mode("default", |data, dir| data.own_file(dir, Design::Reh, false))], false);
+    store("REH", &[mode("process", |data, dir| data.own_file(dir, Design::Reh, false))], false);
 pub(crate) const REH_FLUSHED: Store = store(
     "REH, flushes forced",
     &[mode("flushes forced", |data, dir| data.own_file(dir, Design::Reh, true))],
@@ -136,7 +136,7 @@ pub(crate) const REH_FLUSHED: Store = store(
 );
 pub(crate) const PEA: Store = store(
     "Pea Hash",
-    &[mode("default", |data, dir| data.own_file(dir, Design::Pea, false))],
+    &[mode("process", |data, dir| data.own_file(dir, Design::Pea, false))],
     false,
 );
 pub(crate) const PEA_FLUSHED: Store = store(

@@ -63,7 +63,8 @@ pub(crate) fn recovery(parent: &Path) -> Result<String> {
         command.args(["log-child", &design.to_string()]).arg(&path);
         let bytes = told_by(command, 1)?.words[0] as f64;
         let start = Instant::now();
-        let map: Map<u64, u64> = Options::new().sync_mode(LONG_MODE).open(&path)?;
+        let options = Options::new().sync_mode(LONG_MODE).live_image(false);
+        let map: Map<u64, u64> = options.open(&path)?;
         let seconds = start.elapsed().as_secs_f64();
         if map.len()? != LONG_INSERTS {
             return Err(wrong(format!("{design}: {} keys after a kill", map.len()?)));
@@ -82,7 +83,8 @@ pub(crate) fn recovery(parent: &Path) -> Result<String> {
 
 /// The child that is killed: it fills a log, prints how many bytes it has, and waits.
 pub(crate) fn child(design: &str, path: &Path) -> Result<()> {
-    let options = Options::new().design(design.parse()?).sync_mode(LONG_MODE).log_bytes(LONG_BYTES);
+    let options = Options::new().design(design.parse()?).sync_mode(LONG_MODE).live_image(false);
+    let options = options.log_bytes(LONG_BYTES);
     let map: Map<u64, u64> = options.create(path)?;
     for i in 0..LONG_INSERTS {
         map.put(&key(i), &i)?;
@@ -105,6 +107,7 @@ fn one(parent: &Path, design: Design, mode: SyncMode, keys: u64, count: u64) -> 
     let map: Map<u64, u64> = options.create(dir.path().join("map.pool"))?;
     let pairs: Vec<(u64, u64)> = (0..keys).map(|i| (key(i), i)).collect();
     map.put_many(&pairs)?;
+    map.sync()?;
     let log = |map: &Map<u64, u64>| -> Result<(u64, u64)> {
         Ok(map.stats()?.log.map_or((0, 0), |log| (log.checkpoints, log.bytes)))
     };
@@ -115,6 +118,7 @@ fn one(parent: &Path, design: Design, mode: SyncMode, keys: u64, count: u64) -> 
         map.put(&key(i), &i)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
+    map.sync()?;
     let after = log(&map)?;
     times.sort_by(f64::total_cmp);
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];

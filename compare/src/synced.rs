@@ -1,7 +1,7 @@
 //! Inserts that survive the loss of power: each store with its own way to force them to the disk.
 //!
-//! Stores are prefilled in batches. Then single inserts, each on the disk when it returns, by one
-//! thread and by two; and inserts of a thousand to a sync. Beside them, ours in the mode `interval`,
+//! Stores are prefilled in batches. Then lookups, while what was written ends. Then single inserts, each on the disk
+//! when it returns, by one thread and by two; and inserts of a thousand to a sync. Beside them, ours in the mode `interval`,
 //! and theirs where nothing is forced to the disk: what they then survive is the death of the process. And a map
 //! in memory, of which nothing survives.
 
@@ -19,14 +19,13 @@ use crate::peers::{Fjall, Lmdb, Redb, Sync};
 use crate::store::{Subject, Words, wrong};
 
 const CACHE_BYTES: usize = 4 << 30;
-/// Inserts that are synced one by one, of each thread.
-const SINGLE: u64 = 10_000;
-/// How long keys are looked up, at least once each: long enough that what is written behind the inserts
+/// How long keys are looked up, at least once each: long enough that what is written behind the prefill
 /// ends meanwhile.
 const LOOKUPS: Duration = Duration::from_secs(2);
-/// Inserts to a sync, and how many of them.
+/// No inserts go on for longer. They end sooner where as many were made as there were keys before.
+const INSERTS: Duration = Duration::from_secs(1);
+/// Inserts to a sync, and between two looks at the clock.
 const BATCH: u64 = 1000;
-const BATCHES: u64 = 100;
 
 struct Way {
     name: &'static str,
@@ -62,7 +61,9 @@ const WAYS: [Way; 10] = [
     way("fjall, SyncData", true, |dir| Ok(Box::new(Words(Fjall::open_synced(dir, CACHE_BYTES)?)))),
     way("durahash, interval", false, |dir| own(dir, SyncMode::INTERVAL)),
     way("durahash, process", false, |dir| own(dir, SyncMode::Process)),
-    way("LMDB, NOSYNC", false, |dir| Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::NO_SYNC)?)))),
+    way("LMDB, NOSYNC, WRITEMAP", false, |dir| {
+        Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP)?)))
+    }),
     way("redb, no sync", false, |dir| {
         Ok(Box::new(Words(Redb::open(dir, CACHE_BYTES, Sync::File)?)))
     }),
@@ -125,30 +126,6 @@ fn one(way: &Way, parent: &Path, keys: u64, seed: u64) -> Result<[f64; 4]> {
         let pairs: Vec<(u64, u64)> = part.iter().map(|i| (key(*i), !i)).collect();
         table.put_many(&pairs)?;
     }
-    // Where nothing is waited for, as many that the clock can tell.
-    let single = if way.synced { SINGLE } else { (keys / 10).max(SINGLE) };
-    let insert = |from: u64| (from..from + single).try_for_each(|i| table.put(key(i), !i));
-
-    let start = Instant::now();
-    insert(keys)?;
-    let one = single as f64 / start.elapsed().as_secs_f64();
-
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| insert(keys + single));
-        let done = insert(keys + 2 * single);
-        other.join().map_err(|_| wrong("a thread panicked".into()))?.and(done)
-    })?;
-    let two = (2 * single) as f64 / start.elapsed().as_secs_f64();
-
-    let from = keys + 3 * single;
-    let pairs: Vec<(u64, u64)> = (from..from + BATCH * BATCHES).map(|i| (key(i), !i)).collect();
-    let start = Instant::now();
-    for part in pairs.chunks(BATCH as usize) {
-        table.put_many(part)?;
-    }
-    let batches = pairs.len() as f64 / start.elapsed().as_secs_f64();
-
     let (start, mut lookups) = (Instant::now(), Vec::new());
     while lookups.is_empty() || start.elapsed() < LOOKUPS {
         let start = Instant::now();
@@ -160,5 +137,28 @@ fn one(way: &Way, parent: &Path, keys: u64, seed: u64) -> Result<[f64; 4]> {
         lookups.push(keys as f64 / start.elapsed().as_secs_f64());
     }
     lookups.sort_by(f64::total_cmp);
+
+    // Each part inserts other keys.
+    let rate = |part: u64, insert: &dyn Fn(&[(u64, u64)]) -> Result<()>| -> Result<f64> {
+        let (from, mut took, mut done) = (keys * part, Duration::ZERO, 0);
+        while done < keys && took < INSERTS {
+            let pairs: Vec<(u64, u64)> =
+                (from + done..from + done + BATCH).map(|i| (key(i), !i)).collect();
+            let start = Instant::now();
+            insert(&pairs)?;
+            took += start.elapsed();
+            done += BATCH;
+        }
+        Ok(done as f64 / took.as_secs_f64())
+    };
+    let singles =
+        |pairs: &[(u64, u64)]| pairs.iter().try_for_each(|(key, value)| table.put(*key, *value));
+    let one = rate(1, &singles)?;
+    let two = std::thread::scope(|scope| {
+        let other = scope.spawn(|| rate(2, &singles));
+        let rate = rate(3, &singles)?;
+        Ok::<f64, Error>(rate + other.join().map_err(|_| wrong("a thread panicked".into()))??)
+    })?;
+    let batches = rate(4, &|pairs| table.put_many(pairs))?;
     Ok([one, two, batches, lookups[lookups.len() / 2]])
 }

@@ -70,8 +70,8 @@ pub struct Config {
     pub pool: Option<PathBuf>,
     /// When operations on files are durable; as the library has it unless set.
     pub sync_mode: Option<SyncMode>,
-    /// True for a live image in place of a log of lines, in modes that have one.
-    pub live_image: bool,
+    /// A live image, or a log of lines, in modes that have one; as the library has it unless set.
+    pub live_image: Option<bool>,
     /// The medium that is emulated, if one is.
     pub emulate: Option<Profile>,
     /// Bytes of the cached table of Rewo-Hash; an eighth of its tables unless set.
@@ -105,7 +105,7 @@ impl Default for Config {
             medium: Medium::File,
             pool: None,
             sync_mode: None,
-            live_image: false,
+            live_image: None,
             emulate: None,
             cache_bytes: None,
             sync_threads: 0,

@@ -26,9 +26,10 @@ const CHILD_ENV: &str = "DURAHASH_BENCH_CHILD";
 const LOADED: u64 = u64::MAX;
 
 /// The state that a killed child left.
+#[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) threads: usize,
-    /// Bytes that it had written.
+    /// Bytes that all children had written.
     pub(crate) written: u64,
     pub(crate) keys: u64,
     pub(crate) acknowledged: u64,
@@ -56,7 +57,7 @@ struct Task {
     loaded: u64,
     /// When its operations are durable.
     sync_mode: Option<SyncMode>,
-    live_image: bool,
+    live_image: Option<bool>,
 }
 
 /// Does the work of a child process, if this process was started as one by
@@ -88,7 +89,8 @@ impl Task {
                 .map_err(|e| Error::Config { what: format!("the child's {what}: {e}") })
         };
         let [threads, seed, loaded] = [number("threads")?, number("seed")?, number("keys")?];
-        let live_image = number("live image")? != 0;
+        let live_image =
+            [Some(false), Some(true)].get(number("live image")? as usize).copied().flatten();
         let mode = args.next().map(|mode| mode.parse());
         let sync_mode = mode.transpose().map_err(|what| Error::Config { what })?;
         Ok(Task { path, design, threads, seed, loaded, sync_mode, live_image })
@@ -105,7 +107,7 @@ impl Task {
             .env(CHILD_ENV, &self.path)
             .arg(self.design.to_string())
             .args(
-                [self.threads, self.seed, self.loaded, self.live_image.into()]
+                [self.threads, self.seed, self.loaded, self.live_image.map_or(2, u64::from)]
                     .map(|n| n.to_string()),
             )
             .args(self.sync_mode.map(|mode| mode.to_string()));
@@ -115,7 +117,9 @@ impl Task {
     /// The child's work. It ends when it is killed, or when nobody listens any more.
     fn run(&self) -> Result<()> {
         let mut options = Options::new().design(self.design).seed(self.seed);
-        options = options.live_image(self.live_image);
+        if let Some(live_image) = self.live_image {
+            options = options.live_image(live_image);
+        }
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }
@@ -159,6 +163,47 @@ impl Task {
         Ok(map)
     }
 
+    /// Opens what a child left that had acknowledged these numbers, and looks up every key.
+    fn recover(&self, path: &Path, told: &[u64], to: &mut Recovered) -> Result<()> {
+        let map = self.timed_open(path, &mut to.open, &mut to.first_get)?;
+        let repairs = || map.stats().map(|stats| stats.index.esh.map_or(0, |esh| esh.repairs));
+        to.repaired_by_first_get = repairs()?;
+        let acknowledged = told.iter().copied().filter(|i| *i != LOADED);
+        let (mut found, mut lost) = (0, 0);
+        for i in (0..self.loaded).chain(acknowledged) {
+            match map.get(&self.key(i))? {
+                Some(v) if v == value(i) => found += 1,
+                _ => lost += 1,
+            }
+        }
+        let keys = map.len()?;
+        let design = self.design;
+        let wrong =
+            |what: String| Error::Wrong { what: format!("{design}, after kill -9: {what}") };
+        if lost > 0 {
+            return Err(wrong(format!("{lost} acknowledged keys are lost")));
+        }
+        let unacknowledged = keys.saturating_sub(found);
+        if keys < found || unacknowledged > self.threads {
+            return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
+        }
+        to.repaired = repairs()?;
+        let mut finding = None;
+        map.check(&mut |first| {
+            finding.get_or_insert(first);
+        })?;
+        if let Some(finding) = finding {
+            return Err(wrong(format!("{finding:?}")));
+        }
+        map.close()?;
+        (to.keys, to.acknowledged, to.lost, to.unacknowledged) =
+            (keys, found, lost, unacknowledged);
+        let from = Instant::now();
+        let map: Map<u64, u64> = Options::new().open(path)?;
+        to.open_closed.push(from.elapsed());
+        Ok(map.close()?)
+    }
+
     /// The `i`-th key.
     fn key(&self, i: u64) -> u64 {
         Random::new(self.seed ^ i.rotate_left(32)).word()
@@ -175,7 +220,9 @@ fn tell(mut pipe: &File, number: u64) -> Result<()> {
     pipe.write_all(&number.to_le_bytes()).map_err(|e| Error::io("writing to the pipe", None, e))
 }
 
-/// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool.
+/// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool: as often as the
+/// run repeats, as an open ends what a kill left, and a copy of a pool is what was just written, or is refused. The counts are
+/// of the last time.
 pub(crate) fn kill_and_recover(
     config: &Config,
     design: Design,
@@ -195,72 +242,18 @@ pub(crate) fn kill_and_recover(
         sync_mode: config.sync_mode,
         live_image: config.live_image,
     };
-    let Told { words: told, written } =
-        told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
-    let (mut open, mut first_get) = (Vec::new(), Vec::new());
-    // An open recovers, so what the child left is put back for the next. What an open leaves of a live image is as after
-    // a kill, and no older file belongs to it.
-    let left = path.with_extension("left");
-    let copy = |from: &Path, to: &Path| match task.live_image {
-        true => Ok(0),
-        false => std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e)),
-    };
-    copy(path, &left)?;
-    for _ in 1..config.repeats {
-        drop(task.timed_open(path, &mut open, &mut first_get)?);
-        copy(&left, path)?;
-    }
-    if !task.live_image {
-        remove(&left)?;
-    }
-    let map = task.timed_open(path, &mut open, &mut first_get)?;
-    let repaired_by_first_get = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
-    let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
-    let (mut found, mut lost) = (0, 0);
-    for i in loaded.chain(acknowledged) {
-        match map.get(&task.key(i))? {
-            Some(v) if v == value(i) => found += 1,
-            _ => lost += 1,
-        }
-    }
-    let keys = map.len()?;
-    let wrong = |what: String| Error::Wrong { what: format!("{design}, after kill -9: {what}") };
-    if lost > 0 {
-        return Err(wrong(format!("{lost} acknowledged keys are lost")));
-    }
-    let unacknowledged = keys.saturating_sub(found);
-    if keys < found || unacknowledged > task.threads {
-        return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
-    }
-    let repaired = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
-    let mut finding = None;
-    map.check(&mut |first| {
-        finding.get_or_insert(first);
-    })?;
-    if let Some(finding) = finding {
-        return Err(wrong(format!("{finding:?}")));
-    }
-    map.close()?;
-    let mut open_closed = Vec::new();
+    let mut recovered = Recovered { threads, ..Recovered::default() };
     for _ in 0..config.repeats {
-        let from = Instant::now();
-        let map: Map<u64, u64> = Options::new().open(path)?;
-        open_closed.push(from.elapsed());
-        map.close()?;
+        let Told { words, written } =
+            told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
+        recovered.written += written;
+        task.recover(path, &words, &mut recovered)?;
+        // A long live image outlives a close.
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let left = std::fs::read_dir(dir).map_err(|e| Error::io("reading", Some(dir), e))?;
+        left.flatten().try_for_each(|entry| remove(&entry.path()))?;
     }
-    Ok(Recovered {
-        threads,
-        written,
-        keys,
-        acknowledged: found,
-        lost,
-        unacknowledged,
-        repaired_by_first_get,
-        repaired,
-        open,
-        first_get,
-        open_closed,
-    })
+    Ok(recovered)
 }
 
 /// The output of a child until it was killed.

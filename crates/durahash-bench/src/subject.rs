@@ -21,7 +21,7 @@ pub struct Bench {
     parent: Option<PathBuf>,
     emulate: Option<Profile>,
     sync_mode: Option<SyncMode>,
-    live_image: bool,
+    live_image: Option<bool>,
     cache: Cache,
     seed: u64,
 }
@@ -41,11 +41,11 @@ impl Bench {
     /// The same, with files that have no log.
     #[must_use]
     pub fn without_log(&self) -> Self {
-        self.with_mode(SyncMode::Process, false)
+        self.with_mode(SyncMode::Process, None)
     }
 
-    /// The same, with files in this mode, and a live image in place of a log of lines or none.
-    pub(crate) fn with_mode(&self, mode: SyncMode, live_image: bool) -> Self {
+    /// The same, with files in this mode, and a live image or a log of lines.
+    pub(crate) fn with_mode(&self, mode: SyncMode, live_image: Option<bool>) -> Self {
         let sync_mode = self.parent.as_ref().map(|_| mode);
         Bench { parent: self.parent.clone(), sync_mode, live_image, ..*self }
     }
@@ -81,7 +81,9 @@ impl Bench {
     /// however that ends.
     pub fn create(&self, design: Design) -> Result<Map<u64, u64>> {
         let mut options = Options::new().design(design).seed(self.seed).cache(self.cache);
-        options = options.live_image(self.live_image);
+        if let Some(live_image) = self.live_image {
+            options = options.live_image(live_image);
+        }
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }

@@ -146,6 +146,13 @@ fn date(unix_seconds: u64) -> String {
     format!("{}-{month:02}-{day:02}", era * 400 + year_of_era + next_year)
 }
 
+/// With three digits that are not zero.
+fn rounded(value: f64) -> u64 {
+    let digits = value.max(1.0).log10() as u32 + 1;
+    let unit = 10_u64.pow(digits.saturating_sub(3));
+    (value / unit as f64).round() as u64 * unit
+}
+
 /// `1,000,000`
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
@@ -243,7 +250,7 @@ fn cell(how: &str, report: &Report, line: &Row, found: Option<&Row>) -> String {
         "s" => format!("{:.2}", value / 1e6),
         "M3" => format!("{:.3}", value / 1e6),
         "k" => format!("{:.2}", value / 1e3),
-        "thousands" => grouped(value as u64 / 1000 * 1000),
+        "thousands" => grouped(rounded(value)),
         "short" => number(value),
         "least" => format!("{:.2}", row.min / 1e6),
         "ns" | "simulated" => duration(value),

@@ -532,8 +532,6 @@ pub(crate) enum Suite {
     Measured(durahash_bench::Suite),
     /// Of real nodes, which this command measures.
     Nodes,
-    /// Of simulated nodes, which another program measures.
-    Remote,
 }
 
 /// One of these, by its name; the help has their descriptions.
@@ -551,10 +549,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 fn parse_suite() -> impl TypedValueParser<Value = Suite> {
     let all = durahash_bench::Suite::ALL.into_iter();
     let measured = all.map(|suite| (suite.name(), suite.description(), Suite::Measured(suite)));
-    one_of(measured.chain([
-        ("nodes", "SepHash on real nodes of this machine", Suite::Nodes),
-        ("remote", "SepHash beside RACE hashing: another program measures it", Suite::Remote),
-    ]))
+    one_of(measured.chain([("nodes", "SepHash on real nodes of this machine", Suite::Nodes)]))
 }
 
 fn parse_medium() -> impl TypedValueParser<Value = Medium> {

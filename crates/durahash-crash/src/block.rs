@@ -17,46 +17,33 @@ use crate::script::Rng;
 const SECTOR_BYTES: usize = 512;
 const SECTOR_WORDS: usize = SECTOR_BYTES / 8;
 
-/// An order or a sync that is left out, which the tester must notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Omit {
-    /// The program does not wait for a write to the log: it is on the disk only when the next one is.
-    LogWait,
-    /// Lines are written to the pool before they are in the log.
-    LogFirst,
-    /// Staged lines are written over before they are in the log.
-    StagedKept,
-    /// A checkpoint, or a recovery, does not sync the pool.
-    DataSync,
-    /// It writes the head before it syncs the pool.
-    HeadLast,
-    /// The log goes on before the head is on the disk.
-    HeadWait,
-    /// A recovery does not write what it has read of the log again before it relies on it.
-    LogAgain,
-    /// One that has read the log on the drive does not have the drive's cache emptied.
-    DriveFlush,
-    /// A recovery does not write again what the log holds of the pool.
-    LinesAgain,
-    /// The file grows, but not durably.
-    GrowSync,
+durahash_media::listed! {
+    /// An order or a sync that is left out, which the tester must notice.
+    pub enum Omit {
+        /// The program does not wait for a write to the log: it is on the disk only when the next one is.
+        LogWait,
+        /// Lines are written to the pool before they are in the log.
+        LogFirst,
+        /// Staged lines are written over before they are in the log.
+        StagedKept,
+        /// A checkpoint, or a recovery, does not sync the pool.
+        DataSync,
+        /// It writes the head before it syncs the pool.
+        HeadLast,
+        /// The log goes on before the head is on the disk.
+        HeadWait,
+        /// A recovery does not write what it has read of the log again before it relies on it.
+        LogAgain,
+        /// One that has read the log on the drive does not have the drive's cache emptied.
+        DriveFlush,
+        /// A recovery does not write again what the log holds of the pool.
+        LinesAgain,
+        /// The file grows, but not durably.
+        GrowSync,
+    }
 }
 
 impl Omit {
-    /// All of them.
-    pub const ALL: [Omit; 10] = [
-        Omit::LogWait,
-        Omit::LogFirst,
-        Omit::StagedKept,
-        Omit::DataSync,
-        Omit::HeadLast,
-        Omit::HeadWait,
-        Omit::LogAgain,
-        Omit::DriveFlush,
-        Omit::LinesAgain,
-        Omit::GrowSync,
-    ];
-
     /// The steps as they would have been without it.
     #[must_use]
     pub fn from(self, mut steps: Vec<DiskStep>) -> Vec<DiskStep> {

@@ -20,6 +20,7 @@ compile_error!(
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/suite/layers.rs`).
 mod error;
+mod listed;
 mod primitive;
 mod word;
 

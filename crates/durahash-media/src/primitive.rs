@@ -4,6 +4,12 @@
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex. No thread panics while it holds one, or it leaves whole steps only.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One round of waiting for another thread: a few spins, then the processor is given away.
 pub(crate) struct Backoff(u32);

@@ -1,12 +1,13 @@
 //! Large arrays in DRAM: zeroed, reserved ahead of use, taken page by page as they are touched.
 
 use std::marker::PhantomData;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::by_depth::DepthWord;
 use crate::error::Result;
 use crate::medium::SMALL_BYTES;
+use crate::primitive::lock;
 use crate::zeroed::Zeroed;
 
 /// Rows of `N` atomic words each, all zero at first.
@@ -68,7 +69,7 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
     #[cold]
     fn lengthen(&self, count: u64) -> Result<()> {
         assert!(count <= self.most, "row out of range");
-        let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growth = lock(&self.growth);
         self.memory.cover(count * Self::ROW_BYTES, self.most.saturating_mul(Self::ROW_BYTES))?;
         let bytes = self.memory.mapped_bytes().unwrap_or(0);
         // A thread learns of a row from one that covered it.

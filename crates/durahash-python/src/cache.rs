@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::clock::{Clock, duration};
 use crate::codec::{Codec, split, tag_object};
 use crate::common::{Entries, Given, Owner, common_methods};
-use crate::core::{Bytes, Core};
+use crate::core::{Core, Found, LARGE_BYTES, Objects};
 use crate::error;
 use crate::number::{NoSum, Number};
 use crate::open::{Named, Open};
@@ -23,18 +23,12 @@ use crate::plain;
 /// A cache; `durahash.Cache` adds `memoize` and what is short.
 #[pyclass(subclass, frozen, module = "durahash._native")]
 pub(crate) struct Cache {
-    pub(crate) core: Core<Bytes>,
+    pub(crate) core: Core<Objects>,
     pub(crate) codec: Codec,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     /// They are counted.
     pub(crate) counts: AtomicBool,
-}
-
-/// What a lookup has found.
-enum Found<'py> {
-    Object(Bound<'py, PyAny>),
-    Bytes(Vec<u8>),
 }
 
 /// How long an entry lives; what is shorter than a pool can tell is not nothing.
@@ -67,21 +61,28 @@ impl Cache {
             // No code of Python runs while the cache is locked, also not that of an error: another thread may want it
             // then, or a finalizer.
             core.quick(|cache| {
-                cache.get_with(&key, |bytes| match plain::read_scalar(py, split(bytes).1) {
-                    Some(object) => Found::Object(object),
-                    None => Found::Bytes(bytes.to_vec()),
+                cache.get_with(&key, |bytes| {
+                    if bytes.len() >= LARGE_BYTES {
+                        return Found::Large;
+                    }
+                    let object = plain::read_scalar(py, split(bytes).1);
+                    object.map_or_else(|| Found::Bytes(bytes.to_vec()), Found::Object)
                 })
             })?
         } else {
-            core.wait(py, |cache| cache.get(&key))?.map(Found::Bytes)
+            Some(Found::Large)
         };
-        self.count(found.is_some());
-        found
-            .map(|found| match found {
-                Found::Object(object) => Ok(object),
-                Found::Bytes(bytes) => self.codec.decode(py, &bytes),
-            })
-            .transpose()
+        let bytes = match found {
+            None => None,
+            Some(Found::Object(object)) => {
+                self.count(true);
+                return Ok(Some(object));
+            }
+            Some(Found::Bytes(bytes)) => Some(bytes),
+            Some(Found::Large) => core.wait(py, |cache| cache.get(&key))?,
+        };
+        self.count(bytes.is_some());
+        bytes.map(|bytes| self.codec.decode(py, &bytes)).transpose()
     }
 
     #[inline]

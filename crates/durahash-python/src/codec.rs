@@ -6,9 +6,10 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 
 use crate::error;
+use crate::kind::functions;
 use crate::plain::{self, Role};
 
 const TAGGED: u8 = b'T';
@@ -40,12 +41,7 @@ impl Codec {
     /// The codec that a caller names.
     pub(crate) fn named(spec: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(spec) = spec else { return Ok(Codec(None)) };
-        if let Ok(pair) = spec.cast::<PyTuple>()
-            && let Ok((encode, decode)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()
-            && encode.is_callable()
-            && decode.is_callable()
-        {
-            let (encode, decode) = (encode.unbind(), decode.unbind());
+        if let Some((encode, decode)) = functions(spec) {
             return Ok(Codec(Some(Named { letter: b'c', encode, decode })));
         }
         let name = spec.extract::<String>().unwrap_or_default();
@@ -55,7 +51,7 @@ impl Codec {
                 "{spec} is no codec; there are \"json\", \"msgpack\", \"pickle\" and (encode, decode), \
                  two functions"
             );
-            return Err(error::new("OptionsError", (text,)));
+            return Err(error::options(text));
         };
         let (encode, decode) = (function(spec.py(), name, 0)?, function(spec.py(), name, 1)?);
         Ok(Codec(Some(Named { letter: *letter, encode, decode })))

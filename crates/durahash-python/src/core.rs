@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use durahash::{
-    AnyMap, AnyMultiMap, Cache, Cursor, Durability, Finding, Openable, Result, Stats, Type,
+    AnyMap, AnyMultiMap, Cache, Cursor, Durability, Finding, Object, Openable, Result, Stats, Type,
 };
 use durahash_media::process::Process;
 use pyo3::prelude::*;
@@ -16,8 +16,8 @@ use crate::open::Open;
 /// Entries as bytes, and where those after them begin, if there are any.
 pub(crate) type Step = (Vec<(Vec<u8>, Vec<u8>)>, Option<Cursor>);
 
-/// A cache, whose keys and values are plain objects as bytes.
-pub(crate) type Bytes = Cache<[u8], [u8]>;
+/// A cache of objects as bytes, which its pool tells from one of bytes.
+pub(crate) type Objects = Cache<Object, Object>;
 
 /// What `AnyMap`, `AnyMultiMap` and `Cache` have in common.
 pub(crate) trait Any: Openable + Clone + Send + Sync {
@@ -73,11 +73,20 @@ macro_rules! any {
 any! {
     AnyMap, |map: &AnyMap| (map.key_type(), map.value_type()), scan_raw;
     AnyMultiMap, |map: &AnyMultiMap| (map.key_type(), map.value_type()), scan_raw;
-    Bytes, |_| (Type::Bytes, Type::Bytes), scan;
+    Objects, |_| (Type::Bytes, Type::Bytes), scan;
 }
 
 /// Values of so many bytes are copied without the interpreter's lock.
-const LARGE_BYTES: usize = 64 << 10;
+pub(crate) const LARGE_BYTES: usize = 64 << 10;
+
+/// What a lookup that holds the interpreter's lock has found.
+pub(crate) enum Found<'py> {
+    Object(Bound<'py, PyAny>),
+    /// What code of Python makes an object of.
+    Bytes(Vec<u8>),
+    /// A value to be copied without that lock.
+    Large,
+}
 
 /// An open map.
 pub(crate) struct Core<M: Any> {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use durahash::{Error, ErrorKind};
+use durahash::{Error, ErrorKind, Type};
 use pyo3::BoundObject;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -39,6 +39,9 @@ pub(crate) fn of(e: Error) -> PyErr {
         ErrorKind::Locked => {
             "; close it there, or pass the map that is open to the code that needs it"
         }
+        ErrorKind::Types { found, .. } if found.contains(&Type::Object.to_string()) => {
+            "; it is one of durahash.Cache"
+        }
         _ => "",
     };
     hinted(e, hint)
@@ -54,7 +57,9 @@ pub(crate) fn unmade(e: Error) -> PyErr {
 }
 
 fn hinted(e: Error, hint: &str) -> PyErr {
-    let (text, kind) = (format!("{e}{hint}"), e.kind());
+    // Options by their names here.
+    let text = format!("{e}{hint}").replace("`Options::", "`");
+    let (text, kind) = (text.replace("`max_bytes_used`", "`size_limit`"), e.kind());
     let errno = match kind {
         ErrorKind::Io { source, .. } => source.raw_os_error(),
         _ => None,
@@ -78,6 +83,12 @@ where
         };
         made().map_or_else(|e| e, PyErr::from_value)
     })
+}
+
+/// What a caller asks for is not there to be had.
+#[cold]
+pub(crate) fn options(text: impl Into<String>) -> PyErr {
+    new("OptionsError", (text.into(),))
 }
 
 /// A key that is absent.

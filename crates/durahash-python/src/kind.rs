@@ -42,9 +42,7 @@ impl Kind {
     /// two functions.
     pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = spec.py();
-        if let Ok(pair) = spec.cast::<PyTuple>()
-            && let Ok((encode, decode)) = pair.extract::<(Py<PyAny>, Py<PyAny>)>()
-        {
+        if let Some((encode, decode)) = functions(spec) {
             let name = "(encode, decode)".into();
             return Ok(Kind::Coded(Codec { name, is_text: false, encode, decode }));
         }
@@ -87,7 +85,7 @@ impl Kind {
             }
             _ => {
                 let text = format!("{spec} is no kind of keys or values; there are {KNOWN}");
-                return Err(PyValueError::new_err(text));
+                return Err(crate::error::options(text));
             }
         })
     }
@@ -104,7 +102,14 @@ impl Kind {
             Type::Bytes => Kind::Bytes,
             Type::Array(_) if bytes > 0 => Kind::Array(bytes),
             _ => {
-                let text = format!("the pool has keys or values of {ty}, which Python cannot use");
+                let text = match ty {
+                    Type::Object | Type::Expiring(_) => {
+                        format!(
+                            "the pool is that of a cache, with keys or values of {ty}, and no map"
+                        )
+                    }
+                    _ => format!("the pool has keys or values of {ty}, which Python cannot use"),
+                };
                 return Err(crate::error::new("TypesError", (text,)));
             }
         })
@@ -283,6 +288,12 @@ impl Kind {
             Kind::Coded(codec) => codec.decode.bind(py).call1((PyBytes::new(py, bytes),))?,
         })
     }
+}
+
+/// Two functions, if it is a pair of them.
+pub(crate) fn functions(spec: &Bound<'_, PyAny>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+    let pair: (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.cast::<PyTuple>().ok()?.extract().ok()?;
+    (pair.0.is_callable() && pair.1.is_callable()).then(|| (pair.0.unbind(), pair.1.unbind()))
 }
 
 impl<'py> Room<'py> {

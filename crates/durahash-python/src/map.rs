@@ -11,7 +11,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
 use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
-use crate::core::Core;
+use crate::core::{Core, Found, LARGE_BYTES};
 use crate::error;
 use crate::kind::{Kind, Room};
 use crate::open::{Named, Open};
@@ -37,18 +37,28 @@ impl Map {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (core, mut room) = (&self.core, Room::None);
         let key = core.key.encode(key, &mut room)?;
-        // No code of Python runs while the map is locked: another thread may want it then.
         let found = if core.is_quick() {
-            let quick = |value: &[u8]| match core.value.is_quick(value) {
-                true => Ok(core.value.decode(py, value)),
-                false => Err(value.to_vec()),
+            // No code of Python runs while the map is locked: another thread may want it then.
+            let quick = |value: &[u8]| -> PyResult<_> {
+                Ok(if value.len() >= LARGE_BYTES {
+                    Found::Large
+                } else if core.value.is_quick(value) {
+                    Found::Object(core.value.decode(py, value)?)
+                } else {
+                    Found::Bytes(value.to_vec())
+                })
             };
-            core.quick(|map| map.get_raw(key, quick))?
+            core.quick(|map| map.get_raw(key, quick))?.transpose()?
         } else {
-            core.wait(py, |map| map.get_raw(key, <[u8]>::to_vec))?.map(Err)
+            Some(Found::Large)
         };
-        let decoded = |value: Vec<u8>| core.value.decode(py, &value);
-        found.map(|found| found.unwrap_or_else(decoded)).transpose()
+        let bytes = match found {
+            None => None,
+            Some(Found::Object(object)) => return Ok(Some(object)),
+            Some(Found::Bytes(bytes)) => Some(bytes),
+            Some(Found::Large) => core.wait(py, |map| map.get_raw(key, <[u8]>::to_vec))?,
+        };
+        bytes.map(|bytes| core.value.decode(py, &bytes)).transpose()
     }
 
     /// Puts `new`, or nothing, in the place of `old`; the value that is there instead, if it is another.
@@ -262,13 +272,14 @@ impl Map {
     /// >>> m = durahash.Map(key=str, value=int)
     /// >>> m.setdefault("one", 1), m.setdefault("one", 2)
     /// (1, 1)
-    #[pyo3(signature = (key, default, /))]
+    #[pyo3(signature = (key, default = None, /))]
     fn setdefault<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-        default: Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
         if let Some(found) = self.look(py, key)? {
             return Ok(found);
         }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use durahash::{Design, Error, ErrorKind, Openable, Options, SyncMode, Type};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error;
@@ -39,7 +38,7 @@ impl Open {
             .verify(named.verify)
             .accept_suspect(named.accept_suspect);
         if let Some(mode) = named.mode {
-            options = options.sync_mode(mode.parse::<SyncMode>().map_err(PyValueError::new_err)?);
+            options = options.sync_mode(mode.parse::<SyncMode>().map_err(error::options)?);
         }
         if let Some(max_bytes) = named.max_bytes {
             options = options.max_bytes(max_bytes);
@@ -55,7 +54,7 @@ impl Open {
         if kinds.0.as_ref().is_some_and(Kind::is_coded) {
             let text = "keys are compared by their bytes, so they are no json and no pickle: make \
                         a str or bytes of them";
-            return Err(PyValueError::new_err(text));
+            return Err(error::options(text));
         }
         if let (Some(key), Some(value)) = &kinds {
             options = options.types(key.ty(), value.ty());
@@ -74,12 +73,12 @@ impl Open {
         let has_kinds = self.kinds.0.is_some() && self.kinds.1.is_some();
         let Some(path) = &self.path else {
             if !has_kinds {
-                return Err(PyValueError::new_err("a new map needs its key= and its value="));
+                return Err(error::options("a new map needs its key= and its value="));
             }
             return py.detach(|| self.options.in_memory()).map_err(error::of);
         };
         if self.create == Some(true) && !has_kinds {
-            return Err(PyValueError::new_err("a new map needs its key= and its value="));
+            return Err(error::options("a new map needs its key= and its value="));
         }
         py.detach(|| match self.create {
             Some(true) => self.options.create(path),

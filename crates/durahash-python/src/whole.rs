@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use crate::cache::Cache;
 use crate::codec::split;
 use crate::common::{Entries, Given, Owner, STEP, next_step};
-use crate::core::Bytes;
+use crate::core::Objects;
 use crate::plain;
 
 /// How many entries were removed as they had expired, since the cache was made.
-fn expired(cache: &Bytes) -> durahash::Result<u64> {
+fn expired(cache: &Objects) -> durahash::Result<u64> {
     Ok(cache.stats()?.cache.map_or(0, |stats| stats.expired))
 }
 
@@ -56,7 +56,7 @@ impl Cache {
         let before = self.core.wait(py, expired)?;
         // The first round may have been begun before.
         for _ in 0..2 {
-            while self.core.wait(py, Bytes::step)? {
+            while self.core.wait(py, Objects::step)? {
                 py.check_signals()?;
             }
         }
@@ -101,7 +101,7 @@ impl Cache {
     /// >>> 1000 < c.volume() < 2000
     /// True
     fn volume(&self, py: Python<'_>) -> PyResult<u64> {
-        let stats = self.core.wait(py, Bytes::stats)?;
+        let stats = self.core.wait(py, Objects::stats)?;
         let bounded = stats.cache.and_then(|cache| cache.bytes_used);
         Ok(bounded.unwrap_or(stats.index.medium_bytes + stats.space.record_bytes))
     }
@@ -114,7 +114,7 @@ impl Cache {
     /// >>> c.info().entries, c.info().max_entries, c.info().evicted, c.info().eviction_policy
     /// (10, 10, 90, 'tinylfu')
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let stats = self.core.wait(py, Bytes::stats)?;
+        let stats = self.core.wait(py, Objects::stats)?;
         crate::common::stats(py, &stats)
     }
 

@@ -255,7 +255,7 @@ def test_a_bound_of_bytes_counts_what_entries_take():
         c[n] = bytes(10_000)
         assert c.volume() <= 1 << 20
     assert 90 <= len(c) <= 104
-    with pytest.raises(durahash.FullError, match="larger than all"):
+    with pytest.raises(durahash.FullError, match="larger than all.*`size_limit`"):
         c["large"] = bytes(2 << 20)
     c.clear()
     assert c.volume() == 0 and c.check() == []
@@ -477,9 +477,12 @@ def test_pools_of_other_kinds_are_refused(path, tmp_path):
     durahash.Map(path, key=bytes, value=bytes).close()
     with pytest.raises(durahash.TypesError):
         durahash.Cache(path)
-    durahash.Cache(tmp_path / "cache.pool").close()
-    with pytest.raises(durahash.TypesError):
-        durahash.Map(tmp_path / "cache.pool", key=bytes, value=bytes)
+    with durahash.Cache(tmp_path / "cache.pool") as c:
+        # Not bytes: those of a program in Rust would be read as objects.
+        assert (c.info().key_type, c.info().value_type) == ("Python object", "expiring Python object")
+    for options in ({}, {"key": bytes, "value": bytes}, {"read_only": True}):
+        with pytest.raises(durahash.TypesError, match="Python object.*durahash.Cache|that of a cache"):
+            durahash.Map(tmp_path / "cache.pool", **options)
     with pytest.raises(durahash.NotFoundError):
         durahash.Cache(tmp_path / "none", create=False)
     with pytest.raises(durahash.ExistsError):

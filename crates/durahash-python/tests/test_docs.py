@@ -1,5 +1,6 @@
 """The documentation runs, and what a user types first works."""
 
+import ast
 import doctest
 import inspect
 import pathlib
@@ -63,6 +64,19 @@ def test_the_stubs_name_what_there_is():
         there = {name for name in dir(cls) if not name.startswith("_")}
         named = set(re.findall(r"def ([a-z]\w*)", body))
         assert there - named - mixins == set() and named - there == set(), cls
+
+
+def test_the_stubs_have_the_parameters_of_the_methods():
+    stub = ast.parse((pathlib.Path(durahash.__file__).parent / "__init__.pyi").read_text())
+    for cls in stub.body:
+        methods = [f for f in getattr(cls, "body", []) if isinstance(f, ast.FunctionDef) and not f.decorator_list]
+        for f in methods:
+            if not f.name.startswith("_"):
+                args = [arg.arg for arg in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
+                optional = len(f.args.defaults) + sum(default is not None for default in f.args.kw_defaults)
+                there = inspect.signature(getattr(getattr(durahash, cls.name), f.name)).parameters.values()
+                assert args == [p.name for p in there], f"{cls.name}.{f.name}"
+                assert optional == sum(p.default is not p.empty for p in there), f"{cls.name}.{f.name}"
 
 
 @pytest.mark.parametrize("page", ["docs/python.md", "docs/diskcache.md", "crates/durahash-python/README.md", "README.md"])

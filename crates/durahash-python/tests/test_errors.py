@@ -56,9 +56,9 @@ def test_files_that_are_not_what_was_asked_for(path, tmp_path):
 
 
 def test_options_that_make_no_sense_are_refused(path):
-    for options in ({"mode": "fast"}, {"design": "btree"}, {"mode": "interval:x"}):
-        with pytest.raises(ValueError, match="modes are|no such design"):
-            durahash.Map(path, key=int, value=int, **options)
+    for options in ({"mode": "fast"}, {"design": "btree"}, {"mode": "interval:x"}, {"value": "list"}, {"value": None, "create": True}):
+        with pytest.raises(durahash.OptionsError, match="modes are|no such design|no kind of|needs its key="):
+            durahash.Map(path, **{"key": int, "value": int, **options})
     with pytest.raises(TypeError):
         durahash.Map(path, key=int, value=int, no_such=1)
     assert not path.exists()

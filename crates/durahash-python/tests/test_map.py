@@ -80,6 +80,8 @@ def test_it_is_a_mutable_mapping():
         m.popitem()
     with pytest.raises(TypeError):
         hash(m)
+    values = durahash.Map(key=str, value="json")
+    assert values.setdefault("a") is None and "a" in values
 
 
 def test_pop_leaves_what_it_cannot_decode(path):
@@ -105,7 +107,7 @@ def test_types_are_python_types_or_names():
     m = durahash.Map(key=str, value=pair)
     m["pi"] = 3.25
     assert m["pi"] == 3.25
-    for bad in ("S0", "u7", "list", dict, 5, "json", "pickle"):
+    for bad in ("S0", "u7", "list", dict, 5, (str, 1), "json", "pickle"):
         with pytest.raises(ValueError):
             durahash.Map(key=bad, value=int)
     with pytest.raises(ValueError, match="key="):

@@ -334,7 +334,10 @@ impl<F: Fabric> RemoteMap<F> {
     pub(crate) async fn again(&self) -> Option<Result<Self>> {
         let fabric = self.0.fabric.again()?;
         Some(match fabric {
-            Ok(fabric) => RemoteMap::open(fabric, self.0.options()).await,
+            Ok(fabric) => {
+                let map = RemoteMap::open(fabric, self.0.options()).await;
+                map.inspect(|map| map.0.succeeds(&self.0))
+            }
             Err(error) => Err(error),
         })
     }

@@ -67,33 +67,22 @@ impl Handle for durahash::Pool {
     }
 }
 
-/// Where the words of a test live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backing {
-    /// Anonymous memory: cannot be opened again.
-    Memory,
-    /// Simulated, stores to one line in order.
-    Sim,
-    /// Simulated, no order.
-    SimWord,
-    /// A file in the page cache.
-    File,
-    /// The same with real flushes and fences.
-    ForcedFile,
-    /// The same, counted.
-    CountedFile,
-}
-
-impl Backing {
-    /// Every one.
-    pub const ALL: [Backing; 6] = [
-        Backing::Memory,
-        Backing::Sim,
-        Backing::SimWord,
-        Backing::File,
-        Backing::ForcedFile,
-        Backing::CountedFile,
-    ];
+durahash_media::listed! {
+    /// Where the words of a test live.
+    pub enum Backing {
+        /// Anonymous memory: cannot be opened again.
+        Memory,
+        /// Simulated, stores to one line in order.
+        Sim,
+        /// Simulated, no order.
+        SimWord,
+        /// A file in the page cache.
+        File,
+        /// The same with real flushes and fences.
+        ForcedFile,
+        /// The same, counted.
+        CountedFile,
+    }
 }
 
 /// How a map is left before it is opened again.
@@ -136,8 +125,8 @@ impl Setup {
 
     /// All designs on all media.
     pub fn all(geometry: Geometry) -> Vec<Self> {
-        let each = |medium| Design::ALL.iter().map(move |d| Setup::new(*d, medium, geometry));
-        Backing::ALL.into_iter().flat_map(each).collect()
+        let on = |medium| Design::ALL.iter().map(move |d| Setup::new(*d, medium, geometry));
+        Backing::ALL.iter().copied().flat_map(on).collect()
     }
 
     fn path(&self) -> PathBuf {
@@ -295,8 +284,10 @@ macro_rules! digests {
     ($($ty:ty: $bytes:literal $of:expr;)*) => {$(
         impl Sample for $ty {
             fn sample(i: u64) -> $ty {
-                let mix = WordMix::new(42);
-                let words = [1, 2, 3, 4].map(|n| mix.mix(4 * i + n).to_le_bytes());
+                let words: [[u8; 8]; 8] = std::array::from_fn(|n| {
+                    let mix = WordMix::new(42 + n as u64 / 4);
+                    mix.mix(4 * i + n as u64 % 4 + 1).to_le_bytes()
+                });
                 $of(words.as_flattened()[..$bytes].try_into().expect("so many bytes"))
             }
         }
@@ -307,6 +298,7 @@ digests! {
     [u8; 16]: 16 |bytes| bytes;
     [u8; 20]: 20 |bytes| bytes;
     [u8; 32]: 32 |bytes| bytes;
+    [u8; 64]: 64 |bytes| bytes;
     u128: 16 u128::from_le_bytes;
     Plain<[u32; 5]>: 20 |bytes: [u8; 20]| Plain(bytes.as_chunks::<4>().0.try_into()
         .map(|words: [[u8; 4]; 5]| words.map(u32::from_le_bytes)).expect("five words"));

@@ -147,7 +147,7 @@ pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
-pub use engine::data::{Data, Expiring, Integer, Tuple, Type, Word};
+pub use engine::data::{Data, Expiring, Integer, Object, Tuple, Type, Word};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};

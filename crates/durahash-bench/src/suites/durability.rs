@@ -68,7 +68,7 @@ impl Recorder<'_> {
             for (&design, samples) in config.designs.iter().zip(&mut samples) {
                 for (mode, sync_mode, live_image) in MODES {
                     self.next(1, &format!("{design}, {mode}: {PUT_MANY}"));
-                    let bench = self.bench.with_mode(sync_mode, live_image);
+                    let bench = self.bench.with_mode(sync_mode, Some(live_image));
                     let map = bench.create(design)?;
                     warm_memory(config.keys);
                     let run =
@@ -89,7 +89,8 @@ impl Recorder<'_> {
             config.designs.iter().flat_map(|design| MODES.map(|mode| (design, mode)))
         {
             self.next(1, &format!("{design}, {mode}: {KILLED} and recovery"));
-            let config = Config { sync_mode: Some(sync_mode), live_image, ..config.clone() };
+            let (sync_mode, live_image) = (Some(sync_mode), Some(live_image));
+            let config = Config { sync_mode, live_image, ..config.clone() };
             let keys = config.keys.min(KILLED_KEYS);
             self.killed(&config, "durability", &case_of(KILLED, mode), design, keys)?;
         }

@@ -18,6 +18,7 @@ use crate::tool::{Answer, Work, answer};
 
 mod file;
 mod node;
+mod soak;
 
 use self::node::{Node, Over, over_each, patiently, signal};
 
@@ -722,7 +723,6 @@ fn real_nodes_are_measured() {
         assert_eq!(fabrics.contains(&fabric), there, "{fabric}");
     }
     assert!(rows.iter().all(|row| row["table"] == "real" && row["value"].as_f64().unwrap() > 0.0));
-    assert!(work.run("bench --suite remote").failed(2).contains("-p durahash-baselines -- remote"));
 }
 
 #[test]

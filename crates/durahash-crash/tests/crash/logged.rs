@@ -35,7 +35,7 @@ fn every_cut_is_recovered() {
 #[test]
 fn every_order_and_sync_is_missed() {
     for omit in Omit::ALL {
-        let planted = |case| Tester::new(Case { omit: Some(omit), ..case });
+        let planted = |case| Tester::new(Case { omit: Some(*omit), ..case });
         let mut testers: Vec<Tester> = Case::all().into_iter().map(planted).collect();
         let found = (seed(0)..seed(20))
             .find_map(|seed| testers.iter_mut().find_map(|tester| tester.random(seed, OPS).err()));

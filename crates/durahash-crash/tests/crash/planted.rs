@@ -25,12 +25,13 @@ pub(crate) fn are_found<F: Copy + Debug>(faults: &[F], find: impl Fn(Option<F>) 
     assert_eq!(find(None), None);
 }
 
-/// What scripts alone find, with or without a crash: those of one operation, and so many random ones.
-pub(crate) fn by_scripts(case: &Case, seeds: u64) -> Option<String> {
-    let mut tester = Tester::new(case, Model::X86);
+/// What scripts alone find, with or without a crash: those of one operation, and so many random ones of `ops`. Of
+/// many states about one in so many is looked at.
+pub(crate) fn by_scripts(case: &Case, seeds: u64, ops: usize, one_in: u64) -> Option<String> {
+    let mut tester = Tester::new(case, Model::X86).one_in(one_in);
     let mut run = || {
         tester.exhaustive(1)?;
-        (seed(0)..seed(seeds)).try_for_each(|seed| tester.random(seed, 200))
+        (seed(0)..seed(seeds)).try_for_each(|seed| tester.random(seed, ops))
     };
     run().err().map(|failure| failure.to_string())
 }

@@ -13,28 +13,26 @@ use durahash_media::sim::{Action, Step};
 
 use crate::schedules::hurts_threads;
 
-/// An early write.
-#[derive(Clone, Copy, Debug)]
-enum Early {
-    /// The intent is named before it is durable.
-    Named,
-    /// A payload is stored before the name is durable.
-    Applied,
-    /// The name is cleared before the payloads are durable.
-    Cleared,
-    /// The batch is acknowledged, and what follows it done, before the name is durably cleared.
-    Acknowledged,
-    /// The intent is free, and the next batch has written its own there, before the name is cleared.
-    Freed,
+durahash_media::listed! {
+    /// An early write.
+    enum Early {
+        /// The intent is named before it is durable.
+        Named,
+        /// A payload is stored before the name is durable.
+        Applied,
+        /// The name is cleared before the payloads are durable.
+        Cleared,
+        /// The batch is acknowledged, and what follows it done, before the name is durably cleared.
+        Acknowledged,
+        /// The intent is free, and the next batch has written its own there, before the name is cleared.
+        Freed,
+    }
 }
 
 /// The word of the superblock that names a batch.
 const BATCH: u32 = offset_of!(Superblock, batch) as u32 / 8;
 
 impl Early {
-    const ALL: [Early; 5] =
-        [Early::Named, Early::Applied, Early::Cleared, Early::Acknowledged, Early::Freed];
-
     /// Plants it into a copy of `steps`; the first step that is another one.
     fn plant(self, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
         let is_fence = |at: &usize| matches!(steps[*at].action, Action::Fence | Action::Drain);

@@ -9,12 +9,11 @@ use durahash::cache::Clock;
 use durahash::forgetting::{Fault, plant};
 use durahash::{Cache, Options, reh};
 use durahash_crash::cases::named;
-use durahash_crash::run::Tester;
 use durahash_crash::script::Op;
-use durahash_crash::states::Model;
-use durahash_media::sim::{Call, Hook, Sim, Site, seed};
+use durahash_media::sim::{Call, Hook, Sim, Site};
 use durahash_media::{Event, Geometry};
 
+use crate::planted::by_scripts;
 use crate::stage::{Scene, every_place, puts};
 
 /// A fault of the cache, or of REH; none without both.
@@ -31,15 +30,9 @@ fn is_found(fault: Planted, find: impl Fn() -> Option<String>) {
     assert_eq!(find(), None);
 }
 
-/// The findings of scripts, with or without a crash.
-fn by_scripts(case: &str, count: u64) -> Option<String> {
-    let case = named(case);
-    let mut tester = Tester::new(&case, Model::X86).one_in(4);
-    let mut run = || {
-        tester.exhaustive(1)?;
-        (seed(0)..seed(count)).try_for_each(|seed| tester.random(seed, 60))
-    };
-    run().err().map(|failure| failure.to_string())
+/// The findings of scripts.
+fn evicts(seeds: u64) -> Option<String> {
+    by_scripts(&named("cache-evicted"), seeds, 60, 4)
 }
 
 const MAX_BYTES: u64 = 512 << 10;
@@ -69,12 +62,12 @@ fn what_has_expired_and_is_revived_by_a_crash_is_found() {
 
 #[test]
 fn what_was_evicted_and_is_revived_by_a_merge_is_found() {
-    is_found((None, Some(reh::Fault::CopiesKept)), || by_scripts("cache-evicted", 4));
+    is_found((None, Some(reh::Fault::CopiesKept)), || evicts(4));
 }
 
 #[test]
 fn what_is_evicted_twice_is_found() {
-    is_found((Some(Fault::KeptFirst), None), || by_scripts("cache-evicted", 0));
+    is_found((Some(Fault::KeptFirst), None), || evicts(0));
 }
 
 /// What had expired is put again while a sweep is held up wherever it is.

@@ -13,23 +13,24 @@ use durahash_crash::states::Model;
 use durahash_media::sim::{Action, Sim, Site, Step, budget};
 use durahash_media::{Memory, PmU64, Pool};
 
-/// A wrong write.
-#[derive(Clone, Copy, Debug)]
-enum Written {
-    /// OFRB is smaller before the slot that it leads to is durably gone.
-    ShorterFirst,
-    /// OFRB leads to a slot only after that is live.
-    LongerLast,
-    /// A slot that comes home is cleared where it was before it is durable there.
-    LostOnTheWay,
-    /// It is never cleared where it was.
-    TwiceAtHome,
-    /// The directory names halves that are not durable.
-    SwitchedFirst,
-    /// A segment is dated, and let go, before its repair is durable.
-    ReleasedFirst,
-    /// MC says something else than the bits beside it.
-    Miscounted,
+durahash_media::listed! {
+    /// A wrong write.
+    enum Written {
+        /// OFRB is smaller before the slot that it leads to is durably gone.
+        ShorterFirst,
+        /// OFRB leads to a slot only after that is live.
+        LongerLast,
+        /// A slot that comes home is cleared where it was before it is durable there.
+        LostOnTheWay,
+        /// It is never cleared where it was.
+        TwiceAtHome,
+        /// The directory names halves that are not durable.
+        SwitchedFirst,
+        /// A segment is dated, and let go, before its repair is durable.
+        ReleasedFirst,
+        /// MC says something else than the bits beside it.
+        Miscounted,
+    }
 }
 
 /// Functions of ESH by the sites that are in them: reading sources takes time.
@@ -66,16 +67,6 @@ pub(crate) fn next_drain(steps: &[Step], from: usize) -> Option<usize> {
 }
 
 impl Written {
-    const ALL: [Written; 7] = [
-        Written::ShorterFirst,
-        Written::LongerLast,
-        Written::LostOnTheWay,
-        Written::TwiceAtHome,
-        Written::SwitchedFirst,
-        Written::ReleasedFirst,
-        Written::Miscounted,
-    ];
-
     /// Plants it into a copy of `steps`; the first step that is another one.
     fn plant(self, of: &Functions, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
         out.clear();

@@ -9,16 +9,18 @@ use durahash_media::sim::{Action, Step, budget};
 
 use crate::planted_esh::{Functions, is_flush, is_store, next_drain};
 
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    /// A bucket is opened after the entry is there for which it is.
-    OpenedLate,
-    /// It is not flushed before.
-    Unflushed,
-    /// Nothing keeps the entry from being durable first.
-    Unfenced,
-    /// A new segment has entries behind end bits that are set.
-    ClosedBySplit,
+durahash_media::listed! {
+    /// A wrong write.
+    enum Fault {
+        /// A bucket is opened after the entry is there for which it is.
+        OpenedLate,
+        /// It is not flushed before.
+        Unflushed,
+        /// Nothing keeps the entry from being durable first.
+        Unfenced,
+        /// A new segment has entries behind end bits that are set.
+        ClosedBySplit,
+    }
 }
 
 /// The end bit of a map, in the first of a bucket's words.
@@ -26,9 +28,6 @@ const END: u64 = 1;
 const BUCKET_WORDS: u32 = 32;
 
 impl Fault {
-    const ALL: [Fault; 4] =
-        [Fault::OpenedLate, Fault::Unflushed, Fault::Unfenced, Fault::ClosedBySplit];
-
     /// Plants it into a copy of `steps`; the first step that is another one.
     fn plant(self, of: &Functions, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
         out.clear();

@@ -38,7 +38,7 @@ fn words_that_are_not_right_are_found() {
         Fault::WordUnfenced,
         Fault::FreeByName,
     ];
-    let find = |fault| with(plant, fault, || by_scripts(&named("reh-ranges"), 4));
+    let find = |fault| with(plant, fault, || by_scripts(&named("reh-ranges"), 4, 200, 1));
     are_found(&faults, find);
 }
 

@@ -38,7 +38,7 @@ fn every_fault_is_planted_here() {
 
 /// The findings of scripts with this cached table.
 fn wrong(fault: Option<Fault>, cache: Cache) -> Option<String> {
-    with(plant, fault, || by_scripts(&rewo(cache), 20))
+    with(plant, fault, || by_scripts(&rewo(cache), 20, 200, 1))
 }
 
 #[test]

@@ -44,6 +44,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::medium::process::{self, Process};
+use crate::primitive::lock;
 
 /// Threads of a crew, at the most: with more writes at once a disk, or a file system's journal, gets no faster.
 pub(super) const THREADS_MAX: usize = 16;
@@ -125,11 +126,6 @@ impl State {
         }
         self.jobs.extend(due.map(|due| (due, seat)));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Crew {

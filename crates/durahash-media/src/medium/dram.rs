@@ -2,8 +2,8 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -11,6 +11,7 @@ use super::room::{FIRST_BYTES, HUGE_PAGE_BYTES, Room};
 use super::{ADDRESS_BYTES, Durability, LINE_BYTES, Memory, Region, Storage, sys};
 use crate::copied::CopiedWords;
 use crate::error::{Error, Limit, Result};
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 
 /// An anonymous mapping, zeroed, huge pages asked for. Nothing outlives the process, so flush,
@@ -77,7 +78,7 @@ impl Storage for Dram {
         if bytes > max_bytes {
             return Err(Error::full(bytes, self.region.limit()));
         }
-        let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growth = lock(&self.growth);
         if bytes > self.region.len() {
             self.mapping.cover(bytes, max_bytes)?;
             // SAFETY: all bytes of the mapping are readable and writable.

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::primitive::lock;
+
 /// The part of a write's time that is waited for others to join the next one, at the most: a half.
 const GATHERED: u32 = 2;
 /// And no longer than this, whatever the last write took.
@@ -57,8 +59,7 @@ impl Group {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits for the turn to write, or until another's write has made `is_done` true: then there is none.

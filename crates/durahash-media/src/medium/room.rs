@@ -13,13 +13,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::sys;
+use crate::primitive::lock;
 
 /// 2 MiB: the huge page of x86-64 and of aarch64 with 4 KiB granules.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -49,7 +50,7 @@ struct Point(u64);
 
 impl Point {
     fn take() -> Option<Point> {
-        let mut points = POINTS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut points = lock(&POINTS_TAKEN);
         if let Some(Reverse(i)) = points.free.pop() {
             return Some(Point(i));
         }
@@ -66,7 +67,7 @@ impl Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        let mut points = POINTS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut points = lock(&POINTS_TAKEN);
         points.free.push(Reverse(self.0));
     }
 }

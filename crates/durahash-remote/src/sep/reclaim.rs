@@ -57,6 +57,9 @@
 //! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
 //! when that is an eighth of what the last one found in use, and the last one is over for long, or where an allocation has failed and anything was leaked;
 //! or when it is asked to.
+//!
+//! Left as they are: a client that leaves gives its sweep up, and another one begins anew; what clients take from the
+//! nodes behind the windows meanwhile is for the next sweep; and a death that no client has missed yet makes a `Full` that need not be.
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -550,6 +553,11 @@ impl<F: Fabric> Core<F> {
             }
             self.fabric.sleep_ns(self.options.wait_ns.min(self.tick_ns(1))).await;
         }
+    }
+
+    /// This client has stayed for as long as one of the same index that has lost a node.
+    pub(crate) fn succeeds(&self, lost: &Self) {
+        self.reclaim.borrow_mut().opened = lost.reclaim.borrow().opened;
     }
 
     /// Returns whether this client sweeps.

@@ -1,4 +1,4 @@
-//! The tests of the crate but for those that kill processes.
+//! The tests of the crate.
 //!
 //! By default they take seconds; with `DURAHASH_DEEP=1` they run as many schedules and sizes as a release asks for.
 
@@ -11,6 +11,7 @@ mod figures;
 mod index;
 mod miniature;
 mod planted;
+mod processes;
 mod schedules;
 mod tcp;
 mod verbs;

@@ -8,7 +8,9 @@ use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
 use durahash_remote::node::{Limits, Listening, Offers, Token};
 use durahash_remote::tcp::{Tcp, TcpMemory};
-use durahash_remote::{BlockingMap, Options, Result};
+use durahash_remote::{BlockingMap, Result};
+
+use crate::common::tiny;
 
 /// Long enough for every answer to come sooner.
 fn limits() -> Limits {
@@ -152,14 +154,6 @@ fn atomics_of_several_clients_are_exact() {
     let client = nodes.client();
     let found = words.map(|word| post(&client, |batch| batch.read(word, 8)).word(0));
     assert_eq!(found, [8 * 20 * 3, 8 * 20 * 5]);
-}
-
-/// So small that there are merges and splits all the time.
-fn tiny() -> Options {
-    let mut options = Options::default();
-    (options.cur_entries, options.main_entries) = (8, 32);
-    (options.max_depth, options.chunk_bytes) = (10, 16 << 10);
-    options
 }
 
 #[test]

@@ -304,7 +304,7 @@ impl Options {
         ///
         /// A live image is a file as long as the pool, beside it, to which all stores go, so that the kernel has them when the
         /// process is killed. Every interval a snapshot of what has changed goes to the pool's file. An open after a kill
-        /// takes as long as in the mode [`Process`](SyncMode::Process), and inserts cost less than with lines. The promises are
+        /// takes milliseconds, and inserts cost less than with lines. The promises are
         /// those of the mode. It needs ext4, XFS or tmpfs.
         ///
         /// After a kill the live image has what the pool's file lacks: without it, or with a copy of it, the pool is refused

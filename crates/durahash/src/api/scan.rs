@@ -3,8 +3,10 @@
 use durahash_media::Result;
 
 use super::map::Map;
+use crate::engine::Kind;
 use crate::engine::data::Data;
 use crate::engine::entries::Entries;
+use crate::engine::maps::Handle;
 use crate::engine::walk::Place;
 
 /// The place at which a [`Map::scan`] goes on: a number, which a client may keep for any time.
@@ -65,21 +67,32 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn scan(&self, from: Cursor, n: usize) -> Result<ScanStep<K::Owned, V::Owned>> {
-        let at = match from {
-            Cursor::START => Place::first(&*self.handle.engine.index),
-            Cursor(word) => Place::from_word(&*self.handle.engine.index, word),
-        };
-        let mut entries = Entries::from(self.handle.clone(), at, at.most_empty_units());
-        let cursor = |next: Option<Place>| next.map(|place| Cursor(place.to_word()));
-        let mut found = Vec::new();
-        while let Some(entry) = entries.next_typed::<K, V>() {
-            found.push(entry?);
-            if found.len() >= n.max(1)
-                && let Some(next) = entries.next_unit()
-            {
-                return Ok((found, cursor(next)));
-            }
-        }
-        Ok((found, cursor(entries.next_unit().flatten())))
+        step(&self.handle, from, n, Entries::next_typed::<K, V>)
     }
+}
+
+/// A step over what `next` makes of entries.
+pub(super) fn step<E: Kind, T>(
+    handle: &Handle<E>,
+    from: Cursor,
+    n: usize,
+    next: impl Fn(&mut Entries<E>) -> Option<Result<T>>,
+) -> Result<(Vec<T>, Option<Cursor>)> {
+    let index = &*handle.engine.index;
+    let at = match from {
+        Cursor::START => Place::first(index),
+        Cursor(word) => Place::from_word(index, word),
+    };
+    let mut entries = Entries::from(handle.clone(), at, at.most_empty_units());
+    let cursor = |next: Option<Place>| next.map(|place| Cursor(place.to_word()));
+    let mut found = Vec::new();
+    while let Some(entry) = next(&mut entries) {
+        found.push(entry?);
+        if found.len() >= n.max(1)
+            && let Some(next) = entries.next_unit()
+        {
+            return Ok((found, cursor(next)));
+        }
+    }
+    Ok((found, cursor(entries.next_unit().flatten())))
 }

@@ -62,6 +62,21 @@ macro_rules! or_release {
     };
 }
 
+/// The locks of `h` by `$hold`, for a writer. A writer that waited for a lock may get it from an operation that broke
+/// off, which leaves the state in DRAM behind the durable one: it must not write on.
+macro_rules! hold_admitted {
+    ($of:ident, $h:ident, $room:ident, $hold:expr) => {
+        loop {
+            let held = $hold;
+            if or_release!(held, $of.pool.admits($h, $room.is_of_batch())) {
+                return Ok(held);
+            }
+            held.release_unchanged();
+            $of.pool.wait_for_batch($h);
+        }
+    };
+}
+
 /// The methods of [`IndexBase`](crate::index::IndexBase) that all have alike.
 macro_rules! base_methods {
     () => {
@@ -94,6 +109,24 @@ macro_rules! index_methods {
                 self.merge_around(h);
             }
             Ok(found)
+        }
+    };
+}
+
+/// The method of [`Index`](crate::index::Index) for batches, of designs whose `approach` is to one hash.
+macro_rules! looks_in_batches {
+    () => {
+        fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
+            for h in h {
+                self.directory.prefetch(*h);
+            }
+            let mut sought = [const { None }; PREFETCHED];
+            for (h, sought) in h.iter().zip(&mut sought) {
+                *sought = self.approach(*h);
+            }
+            for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
+                *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
+            }
         }
     };
 }

@@ -23,6 +23,7 @@ pub(crate) mod sealed {
 /// | tuples of two to four [words](Word) | itself | itself | word if they fit one, else bytes |
 /// | `[u8; N]` with N > 8, `u128`, `i128` | itself | itself | bytes |
 /// | `[u8]` or `Vec<u8>` | `[u8]` | `Vec<u8>` | bytes |
+/// | [`Object`] | `[u8]` | `Vec<u8>` | bytes, as the package for Python writes its objects |
 /// | `str` or `String` | `str` | `String` | bytes |
 /// | `Plain<T>`: structs of fixed size, with the feature `zerocopy` | itself | itself | `[u8; N]` |
 /// | `Serde<T>`: what serde can write, with the feature `serde` | itself | itself | `[u8]`, by postcard |
@@ -170,6 +171,8 @@ pub enum Type {
     F32,
     /// `f64`
     F64,
+    /// [`Object`](crate::Object)
+    Object,
     /// A tuple of words
     Tuple(Tuple),
     /// The values of a [`Cache`](crate::Cache)
@@ -177,7 +180,7 @@ pub enum Type {
 }
 
 /// The types without a parameter.
-const PLAIN: [Type; 16] = [
+const PLAIN: [Type; 17] = [
     Type::Bool,
     Type::Char,
     Type::U8,
@@ -194,6 +197,7 @@ const PLAIN: [Type; 16] = [
     Type::Str,
     Type::F32,
     Type::F64,
+    Type::Object,
 ];
 /// The tag of arrays; their length stands above it.
 const ARRAY: u32 = 15;
@@ -328,7 +332,8 @@ impl Type {
     #[must_use]
     pub const fn is_word(self) -> bool {
         match self {
-            Type::U128 | Type::I128 | Type::Bytes | Type::Str | Type::Expiring(_) => false,
+            Type::U128 | Type::I128 | Type::Expiring(_) => false,
+            Type::Bytes | Type::Str | Type::Object => false,
             Type::Array(bytes) => bytes <= 8,
             Type::Tuple(parts) => parts.bytes() <= 8,
             _ => true,
@@ -355,7 +360,7 @@ impl Type {
                 Some(bytes) => Some(Expiring::BYTES + bytes),
                 None => None,
             },
-            Type::Bytes | Type::Str => None,
+            Type::Bytes | Type::Str | Type::Object => None,
         }
     }
 
@@ -378,6 +383,7 @@ impl Type {
             Type::Str => (14, "str"),
             Type::F32 => (16, "f32"),
             Type::F64 => (17, "f64"),
+            Type::Object => (19, "Python object"),
             Type::Array(_) | Type::Tuple(_) | Type::Expiring(_) => return None,
         })
     }
@@ -450,7 +456,7 @@ macro_rules! with_type {
             @($of, $ty => $body, $bytes => $array, $tuple, $ex => $expiring)
             Bool bool, Char char, U8 u8, U16 u16, U32 u32, U64 u64, U128 u128,
             I8 i8, I16 i16, I32 i32, I64 i64, I128 i128, Bytes [u8], Str str,
-            F32 f32, F64 f64
+            F32 f32, F64 f64, Object $crate::engine::data::Object
         )
     };
     (@(
@@ -709,7 +715,20 @@ macro_rules! never_words {
 }
 pub(crate) use never_words;
 
-/// `[u8]` and `str`, also by the names of what a map returns.
+/// The type of an object of Python, whose bytes say what it is: the keys and values of the package's `durahash.Cache`. So
+/// neither opens what the other wrote, that and a [`Cache`](crate::Cache) of bytes.
+///
+/// ```
+/// use durahash::{Cache, Object, Options, Type};
+/// let pages: Cache<Object, Object> = Options::new().in_memory()?;
+/// pages.put(b"sa key", &[&b"i"[..], &7_u64.to_le_bytes()].concat())?;
+/// assert_eq!(pages.stats()?.key_type, Type::Object);
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Debug)]
+pub enum Object {}
+
+/// `[u8]` and `str`, also by the names of what a map returns; an object.
 macro_rules! unsized_data {
     ($($name:ident $of:ty, $owned:ty, $ty:ty, $bytes:expr, $with:expr, $from_vec:expr;)*) => {$(
         impl sealed::Sealed for $ty {}
@@ -739,6 +758,7 @@ macro_rules! unsized_data {
 unsized_data!(
     Bytes [u8], Vec<u8>, [u8], |v| v, Some, Some;
     Bytes [u8], Vec<u8>, Vec<u8>, |v| v, Some, Some;
+    Object [u8], Vec<u8>, Object, |v| v, Some, Some;
     Str str, String, str, str::as_bytes, as_str, |v| String::from_utf8(v).ok();
     Str str, String, String, str::as_bytes, as_str, |v| String::from_utf8(v).ok();
 );
@@ -846,7 +866,7 @@ mod tests {
     #[test]
     fn tags_are_frozen_and_come_back() {
         let tags = PLAIN.map(|ty| ty.tag());
-        assert_eq!(tags, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17]);
+        assert_eq!(tags, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 19]);
         for ty in PLAIN {
             assert_eq!(Type::from_tag(ty.tag()), Some(ty));
         }

@@ -2,11 +2,11 @@
 //!
 //! Integers and floats are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
 //! stand for themselves. The parts of a tuple have commas between them. Of a value of a cache the text has the time at
-//! which it expires before it, in milliseconds since 1970; no text is one.
+//! which it expires before it, in milliseconds since 1970; no text is one, nor an object of Python, which is shown as its bytes.
 
 use durahash_media::{ErrorKind, Result};
 
-use super::data::{Data, Type, no_value, with_type};
+use super::data::{Data, Object, Type, no_value, with_type};
 
 trait Text: Data {
     /// The bytes in a record of what `text` says.
@@ -34,6 +34,15 @@ displayed!(bool char u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 impl Text for [u8] {
     fn parse(text: &[u8]) -> Option<Vec<u8>> {
         Some(text.to_vec())
+    }
+    fn show(value: &[u8]) -> Vec<u8> {
+        value.to_vec()
+    }
+}
+
+impl Text for Object {
+    fn parse(_: &[u8]) -> Option<Vec<u8>> {
+        None
     }
     fn show(value: &[u8]) -> Vec<u8> {
         value.to_vec()

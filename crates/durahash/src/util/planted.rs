@@ -7,13 +7,9 @@
 /// that this thread works on.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault that tests plant.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault { $($(#[$doc])* $name,)* }
-
-        impl Fault {
-            /// All of them.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        durahash_media::listed! {
+            /// A fault that tests plant.
+            pub enum Fault { $($(#[$doc])* $name,)* }
         }
 
         thread_local! {

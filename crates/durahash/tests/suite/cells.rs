@@ -54,6 +54,11 @@ fn a_cell_costs_a_line_and_few_bytes() {
     let (lines, bytes) = costs::<[u8; 32], u128>(Design::Reh);
     assert!((KEYS * 5 / 2..KEYS * 27 / 10).contains(&lines), "{lines}");
     assert!(bytes <= 60.0, "{bytes}");
+    // The longest key fills a line, and the longest value another.
+    one_more(costs::<[u8; 64], u64>(Design::Reh), 64);
+    let (lines, bytes) = costs::<[u8; 64], [u8; 64]>(Design::Reh);
+    assert!(slots(lines - 2 * KEYS), "{lines}");
+    assert_eq!(bytes, 128.0);
 }
 
 #[test]

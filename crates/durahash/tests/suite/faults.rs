@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use std::{fs, io};
 
 use durahash::rewo::Cache;
@@ -228,28 +229,46 @@ fn absurd_limits_are_refused_or_met() {
     }
 }
 
+/// With the smallest and the largest of each setting a map, in a file and in memory, keeps an entry, or a typed error says
+/// what is wrong.
 #[test]
-fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
-    let (_dir, path) = new_path();
-    let map: Map<str, [u8]> = Options::new().max_bytes(8 << 20).create(&path).unwrap();
-    let mut stored = 0;
-    let error = loop {
-        match map.put(&format!("key {stored}"), &[1; 10_000]) {
-            Ok(()) => stored += 1,
-            Err(e) => break e,
-        }
+fn every_setting_is_met_or_refused_at_its_extremes() {
+    let to = Options::new;
+    let mut settings = Vec::new();
+    for n in [0, 1, u64::MAX] {
+        settings.extend([to().max_bytes(n), to().private_bytes(n), to().log_bytes(n)]);
+        settings.push(to().design(Design::Rewo).cache(Cache::of_bytes(n)));
+        let every = Duration::from_millis(n);
+        settings.push(to().sync_mode(SyncMode::Interval(every)));
+        settings.push(to().sync_mode(SyncMode::Interval(every)).live_image(false));
+    }
+    let keeps = |made: Result<Map<u64, u64>>| {
+        let done = made.and_then(|map| {
+            map.put(&1, &2)?;
+            assert_eq!(map.get(&1)?, Some(2));
+            map.close()
+        });
+        let e = done.err()?;
+        let told = matches!(e.kind(), ErrorKind::Options { .. } | ErrorKind::Full { .. });
+        assert!(told, "{e}");
+        Some(e)
     };
-    assert!(matches!(error.kind(), ErrorKind::Full { .. }), "{error}");
-    assert!(stored > 300);
-    assert_eq!(map.len().unwrap(), stored);
-    for i in 0..stored {
-        assert_eq!(map.get(&format!("key {i}")).unwrap().as_deref(), Some(&[1; 10_000][..]));
+    for options in settings {
+        let (dir, path) = new_path();
+        if keeps(options.create(&path)).is_some() {
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{options:?}");
+        }
+        keeps(options.in_memory());
     }
-    for i in 0..stored {
-        assert!(map.remove(&format!("key {i}")).unwrap().is_some());
+    for n in [0, 1, u64::MAX] {
+        for options in [to().max_entries(n), to().max_bytes_used(n)] {
+            let cache: durahash::Cache<u64, u64> = options.in_memory().unwrap();
+            match cache.put(&1, &2) {
+                Ok(()) => assert_eq!(cache.get(&1).unwrap(), Some(2)),
+                Err(e) => assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}"),
+            }
+        }
     }
-    map.put("again", &[2; 100_000]).unwrap();
-    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
 }
 
 /// A copy of an open pool may have pages of different times, and pools of all modes tell; renamed or closed it is

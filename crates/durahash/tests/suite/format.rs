@@ -95,6 +95,7 @@ fn type_tags_are_as_documented() {
         Type::Str,
         Type::F32,
         Type::F64,
+        Type::Object,
         Type::Array(5),
         <(u32, [u8; 3])>::TYPE,
     ];

@@ -71,7 +71,7 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Starts a node on a port that the system chooses, with `more` arguments.
+    /// Starts a node with `more` arguments: on a port that the system chooses, unless they tell where it listens.
     pub(super) fn start(work: &'a Work, over: Over, more: &str) -> Self {
         // Large memory does not go to shared memory, of which a container may have little.
         static NODES: AtomicU32 = AtomicU32::new(0);
@@ -83,7 +83,8 @@ impl<'a> Node<'a> {
             Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
             _ => String::new(),
         };
-        let line = format!("node --listen 127.0.0.1:0 {more} {place}");
+        let listen = if more.contains("--listen ") { "" } else { "--listen 127.0.0.1:0" };
+        let line = format!("node {listen} {more} {place}");
         let mut command = work.command(line.split_whitespace());
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();

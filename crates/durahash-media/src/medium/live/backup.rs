@@ -31,7 +31,7 @@
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
-use super::core::{Core, Follower, lock};
+use super::core::{Core, Follower};
 use super::disk::LiveDisk;
 use super::head::Position;
 use super::parts::ENTRY_BYTES;
@@ -39,6 +39,7 @@ use super::verify::Words;
 use crate::error::{Error, Result};
 use crate::medium::logged::format::{put, word};
 use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES};
+use crate::primitive::lock;
 
 /// Bytes that are read at a time, and after how many the copy is synced: more of them in the cache, to be written, would slow
 /// down stores to the live file.

@@ -34,7 +34,7 @@
 
 use std::io;
 use std::sync::atomic::compiler_fence;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::thread::MembarrierCommand;
@@ -42,7 +42,7 @@ use rustix::thread::MembarrierCommand;
 use super::planted::{Fault, interrupted, planted};
 use super::slot::{Slot, Slots};
 use crate::medium::sys;
-use crate::primitive::{AtomicU64, Ordering, Watch, fence, rest, spin};
+use crate::primitive::{AtomicU64, Ordering, Watch, fence, lock, rest, spin};
 
 /// The two low bits of a state say whether the gate is open; the epoch stands above them. An entrant waits from `CLOSED` on.
 const OPEN: u64 = 0;
@@ -94,11 +94,6 @@ pub(super) struct Barrier {
 
 #[repr(align(128))]
 struct State(AtomicU64);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// True if the system makes a barrier in every thread of this process when it is asked to.
 fn has_membarrier() -> bool {

@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use super::core::{Base, Core, lock};
+use super::core::{Base, Core};
 use super::disk::LiveDisk;
 use super::head::{Head, Position, RING_OFF};
 use super::parts::{Pages, Ring, Take};
@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
 use crate::medium::logged::format::{BLOCK_BYTES, put};
 use crate::medium::sys;
+use crate::primitive::lock;
 
 /// Pages that are copied at a time: 16 MiB, as fresh memory costs more than a snapshot.
 const COPIED_PAGES: usize = 1 << 12;

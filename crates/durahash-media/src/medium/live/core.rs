@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::applied::Applied;
@@ -18,6 +18,7 @@ use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
 use crate::medium::{LINE_BYTES, LogStats, SumArea};
+use crate::primitive::lock;
 
 /// A batch shall have no more than this part of the ring.
 const BATCH_PART: u64 = 4;
@@ -123,11 +124,6 @@ pub(super) struct Core<D: LiveDisk> {
     failed: AtomicI32,
     pub(super) counts: Counts,
     pub(super) wake: OnceLock<Wake>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<D: LiveDisk> Core<D> {

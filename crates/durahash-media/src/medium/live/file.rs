@@ -25,11 +25,11 @@ use super::layout::{HEADER_BYTES, Layout};
 use super::place::LivePlace;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::{self, FileId};
-use crate::medium::logged::file::{Syncs, dirty_again};
-use crate::medium::logged::format::{BLOCK_BYTES, Line};
-use crate::medium::logged::old::{
+use crate::medium::logged::area::{
     LogArea, OPENING, OldLog, PoolView, is_copy, log_as_ring, open_same, pool_bytes,
 };
+use crate::medium::logged::file::{Syncs, dirty_again};
+use crate::medium::logged::format::{BLOCK_BYTES, Line};
 use crate::medium::logged::{Disk, SyncMode};
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::round_up;

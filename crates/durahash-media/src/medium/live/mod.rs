@@ -122,7 +122,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::core::{Core, lock};
+use self::core::Core;
 use super::{
     Blank, Changes, CopiedAs, DiskSums, Durability, LINE_BYTES, LogStats, Memory, Region, Storage,
     SumArea,
@@ -131,6 +131,7 @@ use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::background::Background;
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use open::Found;
 
@@ -323,7 +324,7 @@ impl<D: LiveDisk + 'static> Memory for Live<D> {
 
 impl<D: LiveDisk + 'static> Storage for Live<D> {
     fn begin(&self) -> Result<()> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.found);
         if let Some(found) = &*found {
             self.core.begin(found, self.strict)?;
         }

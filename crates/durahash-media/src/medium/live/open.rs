@@ -39,7 +39,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::barrier::next;
-use super::core::{Core, lock};
+use super::core::Core;
 use super::disk::{LiveDisk, LiveSource};
 use super::head::{FileName, Head, Noted, Position};
 use super::parts::Ring;
@@ -48,6 +48,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
 use crate::medium::logged::format::{BLOCK_BYTES, word};
 use crate::medium::{LINE_BYTES, Region, SumArea};
+use crate::primitive::lock;
 use crate::word::PmU64;
 
 /// The epoch of a new live file.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -15,9 +15,10 @@ use super::layout::{HEADER_BYTES, Layout};
 use super::open;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
-use crate::medium::logged::old::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
+use crate::medium::logged::area::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
 use crate::medium::mapped::{MAPPING, Mapped, real_dir};
 use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
+use crate::primitive::lock;
 use crate::word::PmU64;
 
 /// The files beside a pool's file, by their names.
@@ -57,7 +58,7 @@ impl LivePlace {
     }
 
     fn found(&self) -> MutexGuard<'_, Option<File>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.found)
     }
 
     pub(super) fn mount(&self) -> u64 {

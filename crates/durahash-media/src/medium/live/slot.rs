@@ -8,10 +8,10 @@
 use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::medium::process::Process;
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, lock};
 
 /// Words of an entry of a list of lines, and of one of copies: the line's offset, and the line.
 pub(super) const LINE_ENTRY: usize = 1;
@@ -182,11 +182,6 @@ thread_local! {
     /// The pool to which this thread stored last, and its slot there.
     static LAST: Cell<(u64, *const Slot)> = const { Cell::new((0, std::ptr::null())) };
     static ALL: All = const { All(RefCell::new(Vec::new())) };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Slots {

@@ -22,11 +22,11 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use super::barrier::next;
-use super::core::{Core, Taker, lock};
+use super::core::{Core, Taker};
 use super::disk::LiveDisk;
 use super::parts::Ring;
 use crate::medium::{LINE_BYTES, prefetch_line};
-use crate::primitive::{rest, spin};
+use crate::primitive::{lock, rest, spin};
 
 /// Lines that are fetched ahead.
 const AHEAD: usize = 16;

@@ -19,15 +19,16 @@ use std::sync::{Arc, MutexGuard};
 
 use super::Live;
 use super::checkpoint::io_of;
-use super::core::{Base, Core, lock};
+use super::core::{Base, Core};
 use super::disk::LiveDisk;
 use super::head::{Noted, Position};
 use super::open::Found;
 use super::sums::{PAGE, Sums, write_runs};
 use crate::error::{Error, Result};
+use crate::medium::logged::area::SUPERBLOCK_BYTES;
 use crate::medium::logged::format::{put, word};
-use crate::medium::logged::old::SUPERBLOCK_BYTES;
 use crate::medium::{CHECKS_OFF, DiskSums, LINE_BYTES, MARKS, SumArea, sum_of};
+use crate::primitive::lock;
 
 /// Pages that are verified, or given sums, at a time.
 const PAGES: u64 = 256;

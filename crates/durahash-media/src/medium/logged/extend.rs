@@ -25,8 +25,9 @@ use rustix::io::Errno;
 
 use super::disk::Disk;
 use super::format::{Head, Layout};
-use super::log::{Log, lock};
+use super::log::Log;
 use crate::medium::sys;
+use crate::primitive::lock;
 
 /// Bytes of the area that may be used for each byte of the rest of the pool.
 const PER_BYTE: u64 = 16;

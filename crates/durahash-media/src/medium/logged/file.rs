@@ -12,7 +12,7 @@
 //! it, the write-back could bring the old bytes of the former back. Therefore:
 //!
 //! - No folio has pages of the ring and others. A folio is aligned to its size, and has at most
-//!   [`FOLIO_PAGES_MAX`](super::old::FOLIO_PAGES_MAX) pages, the most that the index of the page cache (an XArray) has room for in one
+//!   [`FOLIO_PAGES_MAX`](super::area::FOLIO_PAGES_MAX) pages, the most that the index of the page cache (an XArray) has room for in one
 //!   entry. The ring is written past the cache only if it begins and ends at multiples of that, as
 //!   the rings of large logs do ([`place_log`](super::make::place_log)).
 //! - No page of the ring is dirty in the cache while it is written past it. No thread stores to it through
@@ -44,22 +44,23 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
 
+use super::area::{
+    LogArea, OPENING, OldLog, PoolView, View, head_parts, is_left_in_cache, open_same,
+};
 use super::background;
 use super::disk::Disk;
 use super::format::{BLOCK_BYTES, Layout, Line};
-use super::old::{
-    LogArea, OPENING, OldLog, PoolView, View, head_parts, is_left_in_cache, open_same,
-};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::{Memory, Region, Storage, sys};
+use crate::primitive::lock;
 use crate::word::PmU64;
 
 /// The part of the private bytes that is never given back: a quarter.
@@ -71,7 +72,7 @@ pub(in crate::medium) struct Syncs(Mutex<Option<i32>>);
 impl Syncs {
     pub(in crate::medium) fn run<T>(&self, sync: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.0);
         if let Some(errno) = *failed {
             return Err(io::Error::from_raw_os_error(errno));
         }

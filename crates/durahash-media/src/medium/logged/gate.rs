@@ -8,11 +8,12 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use rustix::thread::MembarrierCommand;
 
 use crate::medium::sys;
+use crate::primitive::lock;
 
 /// True if a thread is inside; in lines of its own.
 #[repr(align(128))]
@@ -44,11 +45,6 @@ impl Drop for Return {
             lock(&SLOTS).free.push(slot);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
 use super::disk::{Disk, aligned};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::{Dram, LINE_BYTES, LogStats, Memory, Storage};
-use crate::primitive::Backoff;
+use crate::primitive::{Backoff, lock};
 use crate::word::PmU64;
 
 /// Blocks of one write, at the most: so many that a disk is busy with them for longer than it takes to answer. They are
@@ -84,12 +84,7 @@ pub(super) struct Writer {
     buffer: Vec<u8>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The same of a lock that is mostly held for less time than it takes to wake a thread: a thread sleeps
+/// [`lock`] for a mutex that is mostly held for less time than it takes to wake a thread: a thread sleeps
 /// only after a long wait.
 fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     const ROUNDS: u32 = 32;

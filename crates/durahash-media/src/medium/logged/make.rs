@@ -1,7 +1,7 @@
 //! A log made in the file of a pool that has none.
 
+use super::area::{PoolView, empty_heads, folio_bytes};
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
-use super::old::{PoolView, empty_heads, folio_bytes};
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
 use crate::medium::{Medium, sys};

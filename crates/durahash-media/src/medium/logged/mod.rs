@@ -85,6 +85,7 @@
 //! log has room for, as these are the pages that may differ from the file. Space by which the pool grows while it
 //! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
 
+pub(in crate::medium) mod area;
 mod background;
 pub(in crate::medium) mod disk;
 mod extend;
@@ -95,7 +96,6 @@ mod log;
 #[cfg(not(loom))]
 mod make;
 mod mode;
-pub(in crate::medium) mod old;
 mod private;
 mod reclaim;
 pub(in crate::medium) mod recover;
@@ -103,33 +103,34 @@ mod replay;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(super) use area::{
+    OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, empty_log, is_closed, is_copy,
+    is_left_in_cache, log_range, name_file, pool_bytes, said_bytes,
+};
 pub use disk::Disk;
 pub use file::FileDisk;
 pub use format::Line;
 pub use mode::SyncMode;
-pub(super) use old::{
-    OldLog, PoolView, SUPERBLOCK_BYTES, begin_file, empty_log, is_closed, is_copy,
-    is_left_in_cache, log_range, name_file, pool_bytes, said_bytes,
-};
 // For a pool that makes its log.
 #[cfg(not(loom))]
 pub(crate) use {
+    area::{FORMAT_VERSION, LOG_OFF, TABLES, TABLES_OFF},
     format::{AREA_BYTES_MIN, LOG_ALIGN},
     make::{LogSpace, end_of_log, format_log, place_log, used_at_first},
-    old::{FORMAT_VERSION, LOG_OFF, TABLES, TABLES_OFF},
 };
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::copied::CopiedWords;
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::background::Background;
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use format::Head;
 use log::Log;
@@ -352,7 +353,7 @@ impl<D: Disk + 'static> Memory for Logged<D> {
 
 impl<D: Disk + 'static> Storage for Logged<D> {
     fn begin(&self) -> Result<()> {
-        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old = lock(&self.old);
         if let Some((found, next)) = &*old {
             self.log.disk.begin()?;
             recover::begin(&self.log.disk, found, *next)?;

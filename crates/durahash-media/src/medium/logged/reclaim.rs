@@ -25,7 +25,8 @@ use std::sync::atomic::Ordering;
 
 use super::disk::Disk;
 use super::gate;
-use super::log::{Log, lock};
+use super::log::Log;
+use crate::primitive::lock;
 
 impl<D: Disk> Log<D> {
     /// Gives private pages back until half of what is allowed is left, as far as they are equal to the

@@ -382,7 +382,7 @@ fn make(path: &Path, log_bytes: u64) {
 /// Grows the pool, which counts its extents: what lies behind them is not its own.
 fn grow(medium: &Logged<FileDisk>, bytes: u64) {
     medium.grow(bytes).unwrap();
-    put(medium, old::EXTENTS_OFF, bytes >> Geometry::default().extent_shift);
+    put(medium, area::EXTENTS_OFF, bytes >> Geometry::default().extent_shift);
 }
 
 fn mapped(path: &Path, read_only: bool) -> Result<Mapped> {

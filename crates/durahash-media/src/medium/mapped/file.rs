@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::FileId;
 use crate::medium::process::Process;
 use crate::medium::{BLOCK_BYTES, Region, sys};
+use crate::primitive::lock;
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
 const ATTEMPTS: u32 = 16;
@@ -164,7 +165,7 @@ impl PoolFile {
 
     /// The path that leads to it now: its own, once it is published.
     pub(super) fn current_path(&self) -> PathBuf {
-        let slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = lock(&self.unpublished);
         slot.as_ref().map_or(&*self.path, Unpublished::path).into()
     }
 
@@ -385,7 +386,7 @@ impl PoolFile {
 
     /// Gives a created file its own name, durably.
     pub(in crate::medium) fn publish(&self) -> Result<()> {
-        let mut slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.unpublished);
         let Some(unpublished) = &*slot else {
             return Ok(());
         };

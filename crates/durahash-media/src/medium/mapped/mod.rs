@@ -39,6 +39,7 @@ use crate::copied::CopiedWords;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::identity::{self, FileId};
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 pub use copy::PoolCopy;
 pub use file::FileLock;
@@ -439,7 +440,7 @@ impl Mapped {
         if self.read_only {
             return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
         }
-        let trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let trimmed = lock(&self.trimmed);
         let len = self.region.len();
         if bytes <= len {
             return Ok(());
@@ -484,14 +485,12 @@ impl Mapped {
     }
 
     pub(super) fn is_log_closed(&self) -> bool {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_none_or(|old| !old.is_private())
+        lock(&self.log).as_ref().is_none_or(|old| !old.is_private())
     }
 
     /// True if the pool is in a live image, whose process has not closed it: the file alone is an older state.
     pub fn is_in_live_image(&self) -> bool {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(OldLog::is_in_image)
+        lock(&self.log).as_ref().is_some_and(OldLog::is_in_image)
     }
 
     /// True if the file's system can carry a live image: its mappings are to the next process as the last one left them, errors of
@@ -502,18 +501,17 @@ impl Mapped {
 
     /// True if the pool has a log, of either kind.
     pub fn has_log(&self) -> bool {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.log).is_some()
     }
 
     /// True if the pool has a log of lines.
     pub fn has_lines(&self) -> bool {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().is_some_and(|old| old.ring.is_none())
+        lock(&self.log).as_ref().is_some_and(|old| old.ring.is_none())
     }
 
     /// If the pool's log is a ring that was closed, lets no live image belong to it. One beside the pool goes.
     pub(super) fn disown_live_image(&self) -> Result<()> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = lock(&self.log);
         match log.as_ref().filter(|old| old.ring.is_some()) {
             Some(old) => self.begin_ring(old),
             None => Ok(()),
@@ -530,7 +528,7 @@ impl Mapped {
 
     /// The opposite of [`take_log`](Mapped::take_log).
     pub(super) fn return_log(&self, log: Option<OldLog>) {
-        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = log;
+        *lock(&self.log) = log;
     }
 
     /// Lengthens the file, of which this medium shows as much as before, with zeros; the length that
@@ -567,7 +565,7 @@ impl Mapped {
 
     /// Takes the log that the file had at open. The caller brings its lines into the file.
     pub(super) fn take_log(&self) -> Option<OldLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.log).take()
     }
 
     /// A file that stayed locked, opened again.
@@ -703,7 +701,7 @@ impl Storage for Mapped {
         if self.read_only {
             return Ok(());
         }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.log);
         let len = self.region.len();
         self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
@@ -743,7 +741,7 @@ impl Storage for Mapped {
         }
         // A sync takes pages to the disk also where an earlier one, of this process or another, has
         // failed: else a close could call such a pool clean.
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsynced = lock(&self.unsynced);
         let len = self.region.len();
         if *unsynced {
             let end = off.saturating_add(bytes).min(len);
@@ -776,7 +774,7 @@ impl Storage for Mapped {
         if self.read_only {
             return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
         }
-        let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trimmed = lock(&self.trimmed);
         if bytes >= self.file.metadata()?.len() {
             return Ok(());
         }
@@ -785,7 +783,7 @@ impl Storage for Mapped {
     }
 
     fn follow(&self, bytes: u64) -> Result<()> {
-        let _one = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.trimmed);
         if self.sharing != Sharing::Seen || bytes <= self.region.len() {
             return Ok(());
         }

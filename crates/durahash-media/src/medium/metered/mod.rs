@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::ops::Add;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::identity::FileId;
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use counts::{AtomicCounts, AtomicTraffic, add};
 pub use counts::{Counts, Traffic};
@@ -186,7 +187,7 @@ impl Meter {
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {
-        let of_threads = self.of_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_threads = lock(&self.of_threads);
         of_threads.iter().map(|one| one.counts.counts()).fold(Counts::default(), Counts::add)
     }
 
@@ -194,7 +195,7 @@ impl Meter {
     ///
     /// **Concurrency.** As [`counts`](Meter::counts).
     pub fn traffic(&self) -> Traffic {
-        let of_threads = self.of_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_threads = lock(&self.of_threads);
         of_threads.iter().map(|one| one.traffic.counts()).fold(Traffic::default(), Traffic::add)
     }
 
@@ -244,7 +245,7 @@ impl Meter {
         // Media that are gone keep no counts.
         locals.retain(|local| Arc::strong_count(&local.of_thread) > 1);
         let of_thread = Arc::<OfThread>::default();
-        self.of_threads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&of_thread));
+        lock(&self.of_threads).push(Arc::clone(&of_thread));
         let model = match self.profile.cost {
             Cost::Machine(machine) => Some(Box::new(Thread::new(machine))),
             Cost::Nothing | Cost::Flat { .. } => None,

@@ -22,6 +22,7 @@ use crate::medium::{
     Disk, FileName, LINE_BYTES, LIVE_WORDS, Live, LiveDisk, LiveSource, Logged, Region, Storage,
     SyncMode,
 };
+use crate::primitive::lock;
 use crate::word::PmU64;
 
 /// The pool that is simulated.
@@ -393,14 +394,14 @@ impl SimDisk {
 
     /// Lets writes to the log wait, or go on.
     pub fn hold(&self, hold: bool) {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).0 = hold;
+        lock(&self.0.held).0 = hold;
         self.0.let_go.notify_all();
     }
 
     /// How many writes to the log wait.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).1
+        lock(&self.0.held).1
     }
 
     /// Growing beyond `bytes` fails from here on, as on a full disk.
@@ -409,7 +410,7 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     fn record_live(&self) {
@@ -463,7 +464,7 @@ impl SimDisk {
     }
 
     fn wait_while_held(&self) {
-        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0.held);
         held.1 += 1;
         let held = self.0.let_go.wait_while(held, |(hold, _)| *hold);
         held.unwrap_or_else(PoisonError::into_inner).1 -= 1;

@@ -19,7 +19,7 @@ mod trace;
 use std::convert::Infallible;
 use std::panic::Location;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 pub use super::live::LiveSteps;
 pub use super::logged::LogSteps;
@@ -27,6 +27,7 @@ pub use super::sys::faults;
 use super::{Changes, Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{Error, Limit, Result};
 pub use crate::identity::{copies_pass, set_boot};
+use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 pub use budget::{budget, seed};
 use buffer::Buffer;
@@ -182,7 +183,7 @@ impl Sim {
 impl Inner {
     fn log(&self) -> MutexGuard<'_, Log> {
         // A panic of the program under test leaves whole steps only.
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.log)
     }
 
     fn thread(&self) -> u32 {

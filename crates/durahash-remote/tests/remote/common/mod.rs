@@ -19,6 +19,16 @@ pub(crate) use counts;
 
 use std::collections::{HashMap, HashSet};
 
+use durahash_remote::Options;
+
+/// So small that there are merges and splits all the time.
+pub(crate) fn tiny() -> Options {
+    let mut options = Options::default();
+    (options.cur_entries, options.main_entries) = (8, 32);
+    (options.max_depth, options.chunk_bytes) = (10, 16 << 10);
+    options
+}
+
 /// The state of a key: the number of its value, or none.
 pub(crate) type State = Option<u32>;
 

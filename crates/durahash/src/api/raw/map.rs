@@ -4,10 +4,11 @@ use std::cell::RefCell;
 
 use durahash_media::Result;
 
-use super::{change, change_many, checked, look, look_up_many, scan, with_word};
+use super::{change, change_many, checked, look, look_up_many, with_word};
 use crate::api::any::AnyMap;
-use crate::api::scan::Cursor;
+use crate::api::scan::{Cursor, step};
 use crate::engine::edit::Rule;
+use crate::engine::entries::Entries;
 use crate::engine::outcome::Outcome;
 use crate::engine::records::Pair;
 
@@ -241,6 +242,6 @@ impl AnyMap {
     /// # Errors
     /// As there.
     pub fn scan_raw(&self, from: Cursor, n: usize) -> Result<(Vec<Pair>, Option<Cursor>)> {
-        self.handle.run(|_| scan(&self.handle, from, n))
+        self.handle.run(|_| step(&self.handle, from, n, Entries::next_raw))
     }
 }

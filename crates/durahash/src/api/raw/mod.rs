@@ -9,14 +9,9 @@ mod multi_map;
 use durahash_media::{ErrorKind, Result};
 
 use super::map::with_scratch;
-use super::scan::Cursor;
 use crate::engine::data::{Type, no_value};
 use crate::engine::edit::Rule;
-use crate::engine::entries::Entries;
-use crate::engine::maps::Handle;
 use crate::engine::record::{KeyHash, Short};
-use crate::engine::records::Pair;
-use crate::engine::walk::Place;
 use crate::engine::{Engine, Kind, Single};
 use crate::index::{Change, PREFETCHED, Room};
 
@@ -156,29 +151,4 @@ fn change(
         with_word(engine.value, word, |bytes| old.extend_from_slice(bytes))?;
     }
     Ok((allows(found) && (found.is_some() || new.is_some()), found.is_some()))
-}
-
-/// The next entries of a walk, as of [`Map::scan`](crate::Map::scan).
-fn scan<K: Kind>(
-    handle: &Handle<K>,
-    from: Cursor,
-    n: usize,
-) -> Result<(Vec<Pair>, Option<Cursor>)> {
-    let index = &*handle.engine.index;
-    let at = match from {
-        Cursor::START => Place::first(index),
-        cursor => Place::from_word(index, cursor.to_word()),
-    };
-    let mut entries = Entries::from(handle.clone(), at, at.most_empty_units());
-    let cursor = |next: Option<Place>| next.map(|place| Cursor::from_word(place.to_word()));
-    let mut found = Vec::new();
-    while let Some(entry) = entries.next_raw() {
-        found.push(entry?);
-        if found.len() >= n.max(1)
-            && let Some(next) = entries.next_unit()
-        {
-            return Ok((found, cursor(next)));
-        }
-    }
-    Ok((found, cursor(entries.next_unit().flatten())))
 }

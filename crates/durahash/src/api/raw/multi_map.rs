@@ -2,10 +2,11 @@
 
 use durahash_media::Result;
 
-use super::{change_many, checked, scan, with_word};
+use super::{change_many, checked, with_word};
 use crate::api::any::AnyMultiMap;
-use crate::api::scan::Cursor;
+use crate::api::scan::{Cursor, step};
 use crate::engine::data::Type;
+use crate::engine::entries::Entries;
 use crate::engine::records::Pair;
 use crate::index::{OneKey, Values};
 
@@ -133,6 +134,6 @@ impl AnyMultiMap {
     /// # Errors
     /// As there.
     pub fn scan_raw(&self, from: Cursor, n: usize) -> Result<(Vec<Pair>, Option<Cursor>)> {
-        self.handle.run(|_| scan(&self.handle, from, n))
+        self.handle.run(|_| step(&self.handle, from, n, Entries::next_raw))
     }
 }

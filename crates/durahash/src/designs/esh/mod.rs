@@ -538,18 +538,6 @@ impl<M: Medium> Index for Esh<M> {
         })
     }
 
-    fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
-        for h in h {
-            self.directory.prefetch(*h);
-        }
-        let mut sought = [const { None }; PREFETCHED];
-        for (h, sought) in h.iter().zip(&mut sought) {
-            *sought = self.approach(*h);
-        }
-        for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
-            *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
-        }
-    }
-
+    looks_in_batches!();
     index_methods!();
 }

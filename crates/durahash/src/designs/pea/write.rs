@@ -176,18 +176,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
     }
 
-    /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
-    /// that broke off: it must not write on.
     #[inline(always)]
     pub(super) fn hold_to_write(&self, h: u64, room: Room) -> Result<Locks<'_, M, MULTI>> {
-        loop {
-            let held = self.hold(h);
-            if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
-                return Ok(held);
-            }
-            held.release_unchanged();
-            self.pool.wait_for_batch(h);
-        }
+        hold_admitted!(self, h, room, self.hold(h))
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.

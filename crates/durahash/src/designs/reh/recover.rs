@@ -1,8 +1,8 @@
 //! Making a table, and opening one.
 //!
 //! An open that finds an array of words reads no bucket: ranges are made as operations come to them (`ranges.rs`), and
-//! free buckets found by a sweep (`sweep.rs`). Where there is no array, because the pool is small, or older than it,
-//! or lost it, and where pages may be missing, so that words cannot be relied on, the open walks the whole chain:
+//! free buckets found by a sweep (`sweep.rs`). Where there is no array, because the pool is small or lost it,
+//! and where pages may be missing, so that words cannot be relied on, the open walks the whole chain:
 //! all is one range then, and damage is told by the open.
 
 use std::sync::atomic::AtomicU64;

@@ -101,19 +101,9 @@ impl<M: Medium> Reh<M> {
         }
     }
 
-    /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
-    /// operation that broke off, which leaves the state in DRAM behind the durable one: it must not
-    /// write on.
     #[inline(always)]
     fn hold_to_write(&self, h: u64, room: Room) -> Result<Guard<'_, M>> {
-        loop {
-            let held = self.hold(h)?;
-            if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
-                return Ok(held);
-            }
-            held.release_unchanged();
-            self.pool.wait_for_batch(h);
-        }
+        hold_admitted!(self, h, room, self.hold(h)?)
     }
 
     /// Splits the bucket of `h`, unless it has depth `to` already; true if it did.

@@ -6,24 +6,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use durahash_media::hash::WordMix;
+use durahash_remote::BlockingMap;
 use durahash_remote::fabric::{Local, LocalOptions};
-use durahash_remote::{BlockingMap, Options};
+
+use crate::common::tiny;
 
 const DIR: &str = "DURAHASH_TEST_FABRIC";
 const NAME: &str = "DURAHASH_TEST_NAME";
 /// Keys of a process.
 const KEYS: u64 = 150;
-
-/// So small that there are merges and splits all the time.
-fn tiny() -> Options {
-    let mut options = Options::default();
-    options.cur_entries = 8;
-    options.main_entries = 32;
-    options.max_depth = 10;
-    options.max_clients = 16;
-    options.chunk_bytes = 16 << 10;
-    options
-}
 
 fn key(name: u64, i: u64) -> [u8; 16] {
     let mut key = [0; 16];
@@ -53,7 +44,7 @@ fn other_process() {
 
 fn start(dir: &Path, name: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "other_process", "--nocapture"])
+        .args(["--exact", "processes::other_process", "--nocapture"])
         .env(DIR, dir)
         .env(NAME, name.to_string())
         .stdout(Stdio::piped())
