@@ -1,8 +1,9 @@
-//! SepHash and RACE by the clock, on memory of this machine: shared, and over TCP.
+//! SepHash and RACE by the clock, on memory of this machine: shared, over TCP, and over UCX with the feature `ucx`.
 //!
-//! A client is a thread that does one operation after the other, on the index that the simulations go on from; the node
-//! over TCP is threads of this process. What a client's processor takes for an operation here is what simulated clients
-//! are charged (`assumed.rs`).
+//! A client is a thread that does one operation after the other, on the index that the simulations go on from; nodes
+//! are threads of this process. What a client's processor takes for an operation on shared memory is what simulated clients
+//! are charged (`assumed.rs`). UCX takes its transports from the environment: `UCX_TLS=posix,self`, or
+//! `UCX_TLS=tcp UCX_NET_DEVICES=lo`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,10 +11,11 @@ use std::time::Instant;
 
 use durahash_bench::workload::Random;
 use durahash_bench::{About, Recorder, Result};
+use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
 use durahash_remote::executor::Executor;
 use durahash_remote::fabric::{Fabric, Local, LocalOptions};
-use durahash_remote::node::{Limits, Listening, Offers, Token};
+use durahash_remote::node::{Limits, Listening, Offers, Service, Token};
 use durahash_remote::tcp::{Tcp, TcpMemory};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,8 +26,10 @@ use crate::remote::{add_phase, base, kinds};
 use crate::stepwise::{Awaited, Stepwise};
 
 const CLIENTS: [usize; 2] = [1, 2];
-/// Over TCP an operation takes some fifty times as long, so there are so many times fewer keys.
+/// Over TCP and UCX an operation takes up to a hundred times as long, so there are so many times fewer keys.
 const FEWER: u64 = 16;
+/// Clients that a node has room for.
+const ROWS: u32 = 64;
 const VALUE_BYTES: usize = 32;
 /// How often a client that waits for others shows that it has nothing under way.
 const TICK_NS: u64 = 100_000;
@@ -43,29 +47,33 @@ struct Took {
     phase: Phase,
 }
 
-/// Both indexes over shared memory and over TCP.
+/// Both indexes over shared memory, over TCP, and over UCX if the build has it.
 pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
     let keys = base(recorder.config().keys);
     for (name, kind) in kinds() {
         for clients in CLIENTS {
-            recorder.next(1, &format!("real: {name}, shared memory, {clients} clients"));
+            let run = Run { name, kind, keys, clients, seed: recorder.config().seed };
             let mut options = LocalOptions::default();
             options.node_bytes = vec![bytes(keys)];
             let local = Local::anonymous(&options)?;
-            let run = Run { kind, keys, clients, seed: recorder.config().seed };
-            run.add(recorder, (name, "shared memory"), &|| Ok(local.client()?))?;
+            run.add(recorder, "shared memory", &|| Ok(local.client()?))?;
 
-            recorder.next(1, &format!("real: {name}, tcp, {clients} clients"));
             let run = Run { keys: (keys / FEWER).max(1), ..run };
-            let memory = TcpMemory::anonymous(bytes(keys), 64)?;
-            let token = Token::new(b"of a node for this process only")?;
-            let limits = Limits::default();
-            let node =
-                Listening::bind("127.0.0.1:0", &memory, Some(token.clone()), limits.clone())?;
-            let address = [node.address().to_string()];
-            run.add(recorder, (name, "tcp"), &|| {
-                Ok(Tcp::attach(Offers::gather(&address, Some(&token), &limits)?)?)
-            })?;
+            let memory = TcpMemory::anonymous(bytes(run.keys), ROWS)?;
+            run.lent(recorder, "tcp", &memory, Tcp::attach)?;
+            #[cfg(feature = "ucx")]
+            {
+                use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
+                durahash_ucx::quiet();
+                let mut options = UcxNodeOptions::default();
+                (options.bytes, options.max_clients) = (bytes(run.keys), ROWS);
+                options.loopback = true;
+                let memory = UcxNode::start(&options)?;
+                let transports = std::env::var("UCX_TLS").unwrap_or_else(|_| "as it likes".into());
+                run.lent(recorder, &format!("ucx {transports}"), memory.offer(), |offers| {
+                    Ucx::attach(Trusted::as_told(offers), Limits::default().silence)
+                })?;
+            }
         }
     }
     Ok(())
@@ -84,6 +92,7 @@ fn processor_ns() -> u64 {
 
 #[derive(Clone, Copy)]
 struct Run {
+    name: &'static str,
     kind: Kind,
     keys: u64,
     clients: usize,
@@ -91,13 +100,31 @@ struct Run {
 }
 
 impl Run {
+    /// Runs all on memory that a node of this process lends.
+    fn lent<F: Fabric>(
+        self,
+        recorder: &mut Recorder<'_>,
+        fabric: &str,
+        memory: impl Into<Service>,
+        attach: impl Fn(Offers) -> MediaResult<F> + Sync,
+    ) -> Result<()> {
+        let (token, limits) = (Token::new(b"of a node for this process only")?, Limits::default());
+        let node = Listening::bind("127.0.0.1:0", memory, Some(token.clone()), limits.clone())?;
+        let address = [node.address().to_string()];
+        self.add(recorder, fabric, &|| {
+            Ok(attach(Offers::gather(&address, Some(&token), &limits)?)?)
+        })
+    }
+
     /// Fills an index, runs all phases, and adds a row for each.
     fn add<F: Fabric>(
         self,
         recorder: &mut Recorder<'_>,
-        (name, fabric): (&str, &str),
+        fabric: &str,
         client: &(dyn Fn() -> Result<F> + Sync),
     ) -> Result<()> {
+        let Run { name, clients, .. } = self;
+        recorder.next(1, &format!("real: {name}, {fabric}, {clients} clients"));
         let load = |i| Op::Put(i);
         self.client(client()?, true, &[(0..self.keys).map(load).collect()], &Meeting::of(1))?;
         let meeting = Meeting::of(self.clients);
@@ -130,7 +157,7 @@ impl Run {
                 all.ns = (to - from).as_nanos() as u64;
             }
             let case = &format!("{fabric}, {case}");
-            let (table, threads) = ("real indexes", self.clients);
+            let (table, threads) = ("real indexes", clients);
             let about = About { table, design: name, case, threads, keys: self.keys };
             add_phase(recorder, &about, &all);
             let processor = processor_ns as f64 / all.ops.max(1) as f64;

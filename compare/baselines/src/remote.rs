@@ -572,9 +572,12 @@ pub(crate) fn add_phase(recorder: &mut Recorder<'_>, about: &About<'_>, phase: &
     recorder.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
     recorder.add(about, "merges", phase.done.merges as f64);
     recorder.add(about, "splits", phase.done.splits as f64);
-    recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
-    let all_ns = phase.latency.mean() * phase.latency.len() as f64;
-    recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
+    // Clients of SepHash take no time of their splits.
+    if about.design != SEP {
+        recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
+        let all_ns = phase.latency.mean() * phase.latency.len() as f64;
+        recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
+    }
     recorder.add(about, "conflicts", each(phase.done.conflicts));
     recorder.add(about, "waits", each(phase.done.waits));
 }
