@@ -27,6 +27,9 @@ const INSERTS: Duration = Duration::from_secs(1);
 /// Inserts to a sync, and between two looks at the clock.
 const BATCH: u64 = 1000;
 
+/// Inserts pairs.
+type Insert<'a> = &'a dyn Fn(&[(u64, u64)]) -> Result<()>;
+
 struct Way {
     name: &'static str,
     /// True if each insert is on the disk when it returns.
@@ -139,7 +142,7 @@ fn one(way: &Way, parent: &Path, keys: u64, seed: u64) -> Result<[f64; 4]> {
     lookups.sort_by(f64::total_cmp);
 
     // Each part inserts other keys.
-    let rate = |part: u64, insert: &dyn Fn(&[(u64, u64)]) -> Result<()>| -> Result<f64> {
+    let rate = |part: u64, insert: Insert<'_>| -> Result<f64> {
         let (from, mut took, mut done) = (keys * part, Duration::ZERO, 0);
         while done < keys && took < INSERTS {
             let pairs: Vec<(u64, u64)> =

@@ -9,16 +9,15 @@ use durahash_bench::driver::histogram;
 use durahash_bench::{Error, Result};
 use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Addr, Batch, Counts, Fabric, Sim, SimClient, SimOptions};
+use durahash_remote::fabric::{Addr, Batch, Counts, Fabric, Nic, Sim, SimClient, SimOptions};
 use hdrhistogram::Histogram;
 
-use crate::index::{Done, Index, Kind, Space};
+use crate::assumed::Assumed;
+use crate::index::{Done, Index, Kind, Op, Space};
 use crate::stepwise::{Awaited, Stepwise};
 
 /// Clients that share a NIC: threads of one machine, as in SepHash's evaluation.
 const CLIENTS_OF_NIC: usize = 16;
-/// Bytes of a key.
-pub(crate) const KEY_BYTES: usize = 16;
 /// How often an idle client shows that it has nothing under way.
 const TICK_NS: u64 = 1_000_000;
 /// Pieces in which memory is copied.
@@ -36,16 +35,8 @@ pub(crate) struct Setting {
     pub(crate) value_bytes: usize,
     /// The completions that clients of SepHash await.
     pub(crate) awaited: Awaited,
+    pub(crate) assumed: Assumed,
     pub(crate) seed: u64,
-}
-
-/// An operation on the key with a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Put(u64),
-    /// The key is there.
-    Get(u64),
-    Delete(u64),
 }
 
 /// The costs of operations.
@@ -59,7 +50,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (counts, done) = (Counts::default(), Done::default());
         Phase { ops: 0, ns: 0, latency: histogram(), counts, done }
     }
@@ -76,16 +67,8 @@ pub(crate) struct Image(Vec<(Addr, Vec<u8>)>);
 pub(crate) struct Bed {
     sim: Sim,
     setting: Setting,
-    clients: Vec<(SimClient, Index)>,
+    clients: Vec<(SimClient, Index<SimClient>)>,
     mix: WordMix,
-}
-
-fn bytes_of(mix: &WordMix, value_bytes: usize, number: u64) -> ([u8; KEY_BYTES], Vec<u8>) {
-    let mut key = [0; KEY_BYTES];
-    key[..8].copy_from_slice(&mix.mix(number).to_le_bytes());
-    let mut value = vec![0; value_bytes];
-    value[..8].copy_from_slice(&number.to_le_bytes());
-    (key, value)
 }
 
 impl Bed {
@@ -101,7 +84,7 @@ impl Bed {
 
     fn with(setting: Setting, image: Option<&Image>) -> Result<Self> {
         let mut options = SimOptions::default();
-        options.seed = setting.seed;
+        (options.seed, options.nic) = (setting.seed, setting.assumed.nic());
         options.node_bytes = vec![setting.bytes / setting.nodes as u64; setting.nodes];
         options.max_clients = setting.clients as u32;
         options.client_nics = setting.clients.div_ceil(CLIENTS_OF_NIC) as u32;
@@ -112,8 +95,9 @@ impl Bed {
         let mut bed = Bed { sim, setting, clients: Vec::new(), mix: WordMix::new(setting.seed) };
         for number in 0..setting.clients {
             let client = bed.sim.client()?;
-            let of_task = Stepwise { client: client.clone(), awaited: setting.awaited };
             let kind = setting.kind;
+            let computing = kind.computing().percent(setting.assumed.computing);
+            let of_task = Stepwise::new(client.clone(), setting.awaited, computing);
             let makes = number == 0 && image.is_none();
             let index = bed.alone(&client, Index::new(kind, of_task, makes))?;
             bed.clients.push((client, index));
@@ -153,18 +137,8 @@ impl Bed {
                 let (mix, value_bytes) = (self.mix, self.setting.value_bytes);
                 tasks.push(self.sim.spawn(client, async move {
                     for op in &stream {
-                        let (Op::Put(number) | Op::Get(number) | Op::Delete(number)) = *op;
-                        let (key, value) = bytes_of(&mix, value_bytes, number);
                         let from = of_task.now_ns();
-                        match op {
-                            Op::Put(_) => index.put(&key, &value).await?,
-                            Op::Delete(_) => index.delete(&key).await?,
-                            Op::Get(_) if index.get(&key).await?.as_ref() == Some(&value) => {}
-                            Op::Get(_) => {
-                                let what = format!("key {number} is not there as it was put");
-                                return Err(Error::Wrong { what });
-                            }
-                        }
+                        index.run(&mix, value_bytes, *op).await?;
                         sums.borrow_mut().latency.saturating_record(of_task.now_ns() - from);
                     }
                     left.set(left.get() - 1);
@@ -190,7 +164,7 @@ impl Bed {
                             index.tick().await?;
                         }
                     }
-                    Ok(())
+                    Ok::<(), Error>(())
                 }));
             }
         }
@@ -230,9 +204,16 @@ impl Bed {
 }
 
 /// Reads, or writes, of so many bytes by clients, one after the other by each.
-pub(crate) fn accesses(bytes: usize, clients: usize, writes: bool, seed: u64) -> Result<Phase> {
+pub(crate) fn accesses(
+    nic: Nic,
+    bytes: usize,
+    clients: usize,
+    writes: bool,
+    seed: u64,
+) -> Result<Phase> {
     const EACH: u64 = 500;
     let mut options = SimOptions::default();
+    options.nic = nic;
     (options.seed, options.node_bytes) = (seed, vec![PIECE as u64]);
     options.max_clients = clients as u32;
     options.client_nics = clients.div_ceil(CLIENTS_OF_NIC) as u32;
@@ -274,7 +255,8 @@ mod tests {
 
     fn setting(kind: Kind, clients: usize) -> Setting {
         let (bytes, awaited) = (64 << 20, Awaited::Nothing);
-        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed: 1 }
+        let assumed = Assumed::default();
+        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, assumed, seed: 1 }
     }
 
     fn streams(count: u64, from: u64, keys: u64, op: fn(u64) -> Op) -> Vec<Vec<Op>> {
@@ -329,6 +311,27 @@ mod tests {
         assert_eq!(trips(None, Awaited::Blocks), (3, 2));
         assert_eq!(trips(Some(Technique::Tables), Awaited::Nothing), (2, 3));
         assert_eq!(trips(Some(Technique::Segments), Awaited::Nothing), (2, 4));
+    }
+
+    /// The clock is that of the network, and of each client's processor for what it posts: coroutines wait for one another there.
+    #[test]
+    fn processors_are_charged() {
+        let phase = |coroutines, computing| {
+            let kind = Kind::Race(race::Options::default());
+            let assumed = Assumed { computing, ..Assumed::default() };
+            let bed = Bed::new(Setting { assumed, ..setting(kind, 1) }).unwrap();
+            bed.run(streams(1, 0, 100, Op::Put), false).unwrap();
+            bed.run(streams(coroutines, 0, 100, Op::Get), true).unwrap()
+        };
+        let [none, usual] = [phase(1, 0), phase(1, 100)];
+        assert_eq!(none.counts, usual.counts);
+        let charged = usual.ns - none.ns;
+        assert!((100 * 500..100 * 5000).contains(&charged), "{charged}");
+        // Twice as much, but for what was rounded down of each batch.
+        assert!((phase(1, 200).ns - none.ns).abs_diff(2 * charged) <= usual.counts.round_trips);
+        // A hundred times as much: the processor is all that a hundred coroutines wait for.
+        let crowded = phase(100, 10_000).ns;
+        assert!(crowded >= 100 * charged && crowded < 110 * charged, "{crowded} {charged}");
     }
 
     #[test]

@@ -2,12 +2,27 @@
 
 use std::rc::Rc;
 
+use durahash_bench::Error;
 use durahash_media::Result;
+use durahash_media::hash::WordMix;
 use durahash_remote::RemoteMap;
-use durahash_remote::fabric::SimClient;
+use durahash_remote::fabric::Fabric;
 
+use crate::assumed::Computing;
 use crate::race::{self, Race};
 use crate::stepwise::Stepwise;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 16;
+
+/// An operation on the key with a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Put(u64),
+    /// The key is there.
+    Get(u64),
+    Delete(u64),
+}
 
 /// Which index, with its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +31,21 @@ pub(crate) enum Kind {
     Race(race::Options),
 }
 
+impl Kind {
+    /// What it takes of a client's processor.
+    pub(crate) fn computing(&self) -> Computing {
+        match self {
+            Kind::Sep(_) => Computing::SEPHASH,
+            Kind::Race(_) => Computing::RACE,
+        }
+    }
+}
+
 /// A client of an index. Clones are the same client.
 #[derive(Clone)]
-pub(crate) enum Index {
-    Sep(RemoteMap<Stepwise>, Stepwise),
-    Race(Rc<Race<SimClient>>),
+pub(crate) enum Index<F: Fabric> {
+    Sep(RemoteMap<Stepwise<F>>, Stepwise<F>),
+    Race(Rc<Race<Stepwise<F>>>),
 }
 
 /// The work of clients beside operations.
@@ -68,21 +93,50 @@ pub(crate) struct Space {
     pub(crate) sizes: [(&'static str, f64); 7],
 }
 
-impl Index {
+fn bytes_of(mix: &WordMix, value_bytes: usize, number: u64) -> ([u8; KEY_BYTES], Vec<u8>) {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&mix.mix(number).to_le_bytes());
+    let mut value = vec![0; value_bytes];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    (key, value)
+}
+
+impl<F: Fabric> Index<F> {
     /// Opens an index, or makes an empty one.
-    pub(crate) async fn new(kind: Kind, client: Stepwise, makes: bool) -> Result<Self> {
+    pub(crate) async fn new(kind: Kind, client: Stepwise<F>, makes: bool) -> Result<Self> {
         let own = client.clone();
         let sep = |map| Index::Sep(map, client);
         let race = |race| Index::Race(Rc::new(race));
         match (kind, makes) {
             (Kind::Sep(options), true) => RemoteMap::create(own, options).await.map(sep),
             (Kind::Sep(options), false) => RemoteMap::open(own, options).await.map(sep),
-            (Kind::Race(options), true) => Race::create(own.client, options).await.map(race),
-            (Kind::Race(options), false) => Race::open(own.client, options).await.map(race),
+            (Kind::Race(options), true) => Race::create(own, options).await.map(race),
+            (Kind::Race(options), false) => Race::open(own, options).await.map(race),
         }
     }
 
-    pub(crate) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Does one operation, with a value of so many bytes, at least 8.
+    pub(crate) async fn run(
+        &self,
+        mix: &WordMix,
+        value_bytes: usize,
+        op: Op,
+    ) -> durahash_bench::Result<()> {
+        let (Op::Put(number) | Op::Get(number) | Op::Delete(number)) = op;
+        let (key, value) = bytes_of(mix, value_bytes, number);
+        match op {
+            Op::Put(_) => self.put(&key, &value).await?,
+            Op::Delete(_) => self.delete(&key).await?,
+            Op::Get(_) if self.get(&key).await?.as_ref() == Some(&value) => {}
+            Op::Get(_) => {
+                let what = format!("key {number} is not there as it was put");
+                return Err(Error::Wrong { what });
+            }
+        }
+        Ok(())
+    }
+
+    async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Index::Sep(map, client) => {
                 map.put(key, value).await?;
@@ -92,14 +146,14 @@ impl Index {
         }
     }
 
-    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Index::Sep(map, _) => map.get(key).await,
             Index::Race(race) => race.get(key).await,
         }
     }
 
-    pub(crate) async fn delete(&self, key: &[u8]) -> Result<()> {
+    async fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
             Index::Sep(map, client) => {
                 map.delete(key).await?;

@@ -1,8 +1,8 @@
 //! Baselines that no other crate offers, measured beside durahash's designs by the same driver:
 //!
 //! - `remote`: SepHash beside RACE hashing, on simulated nodes in virtual time. `race/` is RACE; `index.rs`
-//!   either of them; `bed.rs` clients in virtual time; `stepwise.rs` clients of SepHash with more round trips
-//!   than they need; `remote.rs` the measurements.
+//!   either of them; `assumed.rs` what is assumed of NICs and processors; `bed.rs` clients in virtual time; `stepwise.rs`
+//!   what a client takes beyond its verbs; `remote.rs` the measurements; `real.rs` both indexes by the clock.
 //! - `lists`: multimaps beside a map to lists of values, `lists.rs`.
 //! - `tables`: the designs beside CCEH, Dash and Level hashing, which are in `tables/`, by counts; `counts.rs`.
 //! - `paper`: the figures and tables of the papers' evaluations, `paper/`; `contender.rs` is who takes part.
@@ -12,9 +12,11 @@
 
 #![forbid(unsafe_code)]
 
+mod assumed;
 mod race;
-mod stepwise;
 mod tables;
+
+mod stepwise;
 
 mod index;
 
@@ -24,6 +26,8 @@ mod lists;
 
 mod counts;
 mod remote;
+
+mod real;
 
 pub mod paper;
 #[cfg(test)]
@@ -36,6 +40,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use durahash::Design;
 use durahash_bench::{Config, Error, Medium, Profile, Progress, Report, Result, duplicates};
+
+use assumed::Assumed;
 
 /// Measures durahash's designs beside baselines.
 #[derive(Parser)]
@@ -57,6 +63,8 @@ enum Command {
         /// Adds the rows of a report of `durahash bench --suite nodes --json FILE`
         #[arg(long, value_name = "FILE")]
         beside: Option<PathBuf>,
+        #[command(flatten)]
+        assumed: Assumed,
     },
     /// The designs beside CCEH, Dash and Level hashing: blocks, lines, flushes, fences, load factors, counted
     Tables {
@@ -126,7 +134,7 @@ fn io(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error
 fn measure(command: Command, progress: &mut dyn Progress) -> Result<Option<Report>> {
     let report = match command {
         Command::Paper(args) => return paper::run(&args).map(|()| None),
-        Command::Remote { keys, beside } => {
+        Command::Remote { keys, beside, assumed } => {
             let config =
                 Config { keys, medium: Medium::Dram, threads: vec![1], ..Config::default() };
             config.check()?;
@@ -136,7 +144,9 @@ fn measure(command: Command, progress: &mut dyn Progress) -> Result<Option<Repor
             });
             let beside = beside.transpose()?;
             let mut report =
-                durahash_bench::measure(&config, remote::work(), progress, &remote::measure)?;
+                durahash_bench::measure(&config, remote::work(), progress, &|recorder| {
+                    remote::measure(recorder, assumed)
+                })?;
             report.rows.extend(beside.into_iter().flat_map(|report| report.rows));
             Ok(report)
         }

@@ -6,16 +6,17 @@
 //! also run on small segments and subtables, of which there are as many as the paper has large ones.
 
 mod motives;
+mod sensitivity;
 
 use std::rc::Rc;
 
 use durahash_bench::workload::{Random, Zipfian};
 use durahash_bench::{About, Error, Recorder, Result};
 use durahash_remote::Technique;
-use durahash_remote::fabric::Nic;
 
-use crate::bed::{Bed, Image, Op, Phase, Setting};
-use crate::index::Kind;
+use crate::assumed::Assumed;
+use crate::bed::{Bed, Image, Phase, Setting};
+use crate::index::{Kind, Op};
 use crate::race::{self, Moves};
 use crate::stepwise::Awaited;
 
@@ -58,7 +59,7 @@ fn sep() -> durahash_remote::Options {
     options
 }
 
-fn kinds() -> [(&'static str, Kind); 2] {
+pub(crate) fn kinds() -> [(&'static str, Kind); 2] {
     [(SEP, Kind::Sep(sep())), (RACE, Kind::Race(race::Options::default()))]
 }
 
@@ -67,7 +68,7 @@ fn batched() -> Kind {
 }
 
 /// Keys of the index that runs go on from: an eighth of the run's.
-fn base(keys: u64) -> u64 {
+pub(crate) fn base(keys: u64) -> u64 {
     keys / 8
 }
 
@@ -173,19 +174,22 @@ fn streams(count: usize, ops: u64, mut next: impl FnMut(u64, u64) -> Op) -> Vec<
 }
 
 /// Measures everything, from one image of each index.
-pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
-    let mut run = Run::new(recorder);
-    run.nic();
+pub(crate) fn measure(recorder: &mut Recorder<'_>, assumed: Assumed) -> Result<()> {
+    let mut run = Run::new(recorder, assumed);
+    run.assumptions();
     PARTS.iter().try_for_each(|(.., part)| part(&mut run))
 }
 
-/// Measures one part.
+/// Measures one part, or `sensitivity`.
 pub(crate) fn part(recorder: &mut Recorder<'_>, name: &str) -> Result<()> {
+    let mut run = Run::new(recorder, Assumed::default());
+    run.assumptions();
+    if name == "sensitivity" {
+        return run.sensitivity();
+    }
     let known = PARTS.iter().find(|(known, ..)| *known == name);
     let (.., part) =
         known.ok_or_else(|| Error::Config { what: format!("no part is called {name}") })?;
-    let mut run = Run::new(recorder);
-    run.nic();
     part(&mut run)
 }
 
@@ -199,6 +203,7 @@ struct Loaded {
 /// The measurements under way.
 struct Run<'a, 'b> {
     recorder: &'a mut Recorder<'b>,
+    assumed: Assumed,
     keys: u64,
     seed: u64,
     /// One of each index, once a part needs them.
@@ -206,9 +211,9 @@ struct Run<'a, 'b> {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    fn new(recorder: &'a mut Recorder<'b>) -> Self {
+    fn new(recorder: &'a mut Recorder<'b>, assumed: Assumed) -> Self {
         let (keys, seed) = (recorder.config().keys, recorder.config().seed);
-        Run { recorder, keys, seed, images: None }
+        Run { recorder, assumed, keys, seed, images: None }
     }
 }
 
@@ -262,7 +267,7 @@ impl Run<'_, '_> {
         let [sep, race, batched] = many_kinds();
         for of_image in [&[sep][..], &[race, batched]] {
             let (name, kind) = of_image[0];
-            let loaded = self.many_load(name, kind)?;
+            let loaded = self.many_load(many(self.keys), name, kind)?;
             for (name, kind) in of_image {
                 for clients in MANY_AT {
                     self.many(name, *kind, &loaded, clients)?;
@@ -282,11 +287,11 @@ impl Run<'_, '_> {
         })
     }
 
-    /// The assumptions about NICs, as rows.
-    fn nic(&mut self) {
-        let nic = Nic::default();
-        let about =
-            About { table: "simulated nic", design: "all", case: "assumed", threads: 1, keys: 0 };
+    /// The assumptions, as rows.
+    fn assumptions(&mut self) {
+        let row =
+            |design, case| About { table: "simulated nic", design, case, threads: 1, keys: 0 };
+        let nic = self.assumed.nic();
         for (metric, value) in [
             ("round_trip_ns", nic.round_trip_ns),
             ("gigabits", nic.gigabits),
@@ -294,15 +299,23 @@ impl Run<'_, '_> {
             ("packet_bytes", nic.packet_bytes),
             ("packets_per_s", nic.packets_per_s),
             ("atomics_per_s", nic.atomics_per_s),
+            ("computing_percent", self.assumed.computing),
         ] {
-            self.recorder.add(&about, metric, value as f64);
+            self.recorder.add(&row("all", "assumed"), metric, value as f64);
+        }
+        for (name, kind) in kinds() {
+            let charged = kind.computing().percent(self.assumed.computing);
+            for (metric, value) in [("verb_ns", charged.verb_ns), ("byte_ps", charged.byte_ps)] {
+                self.recorder.add(&row(name, "processor"), metric, value as f64);
+            }
         }
     }
 
     fn setting(&self, kind: Kind, clients: usize) -> Setting {
         let bytes = (1 << 30) + self.keys * 512;
         let (seed, awaited) = (self.seed, Awaited::Nothing);
-        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed }
+        let assumed = self.assumed;
+        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, assumed, seed }
     }
 
     fn loaded(&mut self, (name, kind): (&'static str, Kind)) -> Result<Loaded> {
@@ -318,10 +331,15 @@ impl Run<'_, '_> {
         Bed::from_image(self.setting(index.kind, clients), &index.image)
     }
 
-    /// As many inserts as there are keys.
     fn inserts(&mut self, index: &Loaded, clients: usize, coroutines: usize) -> Result<()> {
         let bed = self.opened(index, clients, "inserts")?;
         self.inserts_into(&bed, index.name, clients, coroutines)
+    }
+
+    /// As many inserts as there are keys, by so many streams.
+    fn insert(&self, bed: &Bed, count: usize) -> Result<Phase> {
+        let keys = base(self.keys);
+        bed.run(streams(count, keys, |_, i| Op::Put(keys + i)), true)
     }
 
     fn inserts_into(
@@ -331,9 +349,7 @@ impl Run<'_, '_> {
         clients: usize,
         coroutines: usize,
     ) -> Result<()> {
-        let keys = base(self.keys);
-        let ops = streams(clients * coroutines, keys, |_, i| Op::Put(keys + i));
-        let phase = bed.run(ops, true)?;
+        let phase = self.insert(bed, clients * coroutines)?;
         let case = match coroutines {
             1 => "insert".to_owned(),
             _ => format!("insert, {coroutines} coroutines"),
@@ -374,33 +390,28 @@ impl Run<'_, '_> {
 
     /// Inserts and searches as above, with SepHash and without each technique.
     fn without(&mut self, image: &Image, clients: usize) -> Result<()> {
-        let keys = base(self.keys);
         for (case, inserts, technique, awaited) in without() {
             self.recorder.next(1, &format!("simulated: {case}, {clients} clients"));
             let mut options = sep();
             options.without = technique;
             let setting = Setting { awaited, ..self.setting(Kind::Sep(options), clients) };
             let bed = Bed::from_image(setting, image)?;
-            let phase = if inserts {
-                bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?
-            } else {
-                self.lookups(&bed, clients)?
-            };
+            let phase =
+                if inserts { self.insert(&bed, clients)? } else { self.lookups(&bed, clients)? };
             self.add_phase("simulated techniques", SEP, case, clients, &phase);
         }
         Ok(())
     }
 
     /// An index of many small segments, and how many they are.
-    fn many_load(&mut self, name: &str, kind: Kind) -> Result<(Image, u64)> {
+    fn many_load(&mut self, keys: u64, name: &str, kind: Kind) -> Result<(Image, u64)> {
         self.recorder.next(MANY_WORK, &format!("simulated: {name}, many segments, load"));
         let bed = Bed::new(self.setting(kind, 1))?;
-        bed.run(streams(1, many(self.keys), |_, i| Op::Put(i)), false)?;
+        bed.run(streams(1, keys, |_, i| Op::Put(i)), false)?;
         let segments = bed.space()?.segments;
         Ok((bed.into_image()?, segments))
     }
 
-    /// As many inserts as there are keys, by clients that have met segments.
     fn many(
         &mut self,
         name: &str,
@@ -411,16 +422,21 @@ impl Run<'_, '_> {
         self.recorder
             .next(MANY_WORK, &format!("simulated: {name}, many segments, {clients} clients"));
         let keys = many(self.keys);
+        let phase = self.many_inserts(keys, kind, image, clients)?;
+        let (table, case) = ("simulated many", "insert");
+        let about = About { table, design: name, case, threads: clients, keys };
+        add_phase(self.recorder, &about, &phase);
+        self.recorder.add(&about, "segments", *segments as f64);
+        Ok(())
+    }
+
+    /// As many inserts as there are keys, by clients that have met segments.
+    fn many_inserts(&self, keys: u64, kind: Kind, image: &Image, clients: usize) -> Result<Phase> {
         let bed = Bed::from_image(self.setting(kind, clients), image)?;
         let mut random = Random::new(self.seed);
         let lookups = (MANY_LOOKUPS * clients as u64).min(keys);
         bed.run(streams(clients, lookups, |_, _| Op::Get(random.below(keys))), false)?;
-        let phase = bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?;
-        let (table, case) = ("simulated many", "insert");
-        let about = About { table, design: name, case, threads: clients, keys };
-        self.add_phase_about(&about, &phase);
-        self.recorder.add(&about, "segments", *segments as f64);
-        Ok(())
+        bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)
     }
 
     fn mixes(&mut self, index: &Loaded) -> Result<()> {
@@ -442,39 +458,43 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// YCSB's mixes by Zipf's law; reads of D are of the latest keys of the same client.
     fn ycsb(&mut self, index: &Loaded) -> Result<()> {
-        let keys = base(self.keys);
         let clients = CLIENTS[CLIENTS.len() - 1];
-        let zipfian = Zipfian::new(keys);
         for (case, reads, inserts) in YCSB {
             let case = format!("YCSB {case}");
             let bed = self.opened(index, clients, &case)?;
-            let mut random = Random::new(self.seed);
-            let warm = streams(clients, keys / 8, |_, _| Op::Get(zipfian.draw(&mut random)));
-            bed.run(warm, false)?;
-            let mut own: Vec<Vec<u64>> = vec![Vec::new(); clients];
-            let ops = streams(clients, keys / 2, |stream, i| {
-                let rank = zipfian.draw(&mut random);
-                let own = &mut own[stream as usize];
-                if random.below(100) >= reads {
-                    let number = if inserts { keys + i } else { rank };
-                    own.push(number);
-                    return Op::Put(number);
-                }
-                if !inserts {
-                    return Op::Get(rank);
-                }
-                let latest = own.len() as u64;
-                Op::Get(match rank.checked_sub(latest) {
-                    None => own[(latest - 1 - rank) as usize],
-                    Some(age) => keys - 1 - age.min(keys - 1),
-                })
-            });
-            let phase = bed.run(ops, true)?;
+            let phase = self.mixed(&bed, clients, reads, inserts)?;
             self.add_phase("simulated ycsb", index.name, &case, clients, &phase);
         }
         Ok(())
+    }
+
+    /// A mix of YCSB by Zipf's law; where the others insert, reads are of the latest keys of the same client.
+    fn mixed(&self, bed: &Bed, clients: usize, reads: u64, inserts: bool) -> Result<Phase> {
+        let keys = base(self.keys);
+        let zipfian = Zipfian::new(keys);
+        let mut random = Random::new(self.seed);
+        let warm = streams(clients, keys / 8, |_, _| Op::Get(zipfian.draw(&mut random)));
+        bed.run(warm, false)?;
+        let mut own: Vec<Vec<u64>> = vec![Vec::new(); clients];
+        let ops = streams(clients, keys / 2, |stream, i| {
+            let rank = zipfian.draw(&mut random);
+            let own = &mut own[stream as usize];
+            if random.below(100) >= reads {
+                let number = if inserts { keys + i } else { rank };
+                own.push(number);
+                return Op::Put(number);
+            }
+            if !inserts {
+                return Op::Get(rank);
+            }
+            let latest = own.len() as u64;
+            Op::Get(match rank.checked_sub(latest) {
+                None => own[(latest - 1 - rank) as usize],
+                Some(age) => keys - 1 - age.min(keys - 1),
+            })
+        });
+        bed.run(ops, true)
     }
 
     /// How full an index is while one client fills it.
@@ -537,25 +557,29 @@ impl Run<'_, '_> {
 
     fn add_phase(&mut self, table: &str, design: &str, case: &str, clients: usize, phase: &Phase) {
         let keys = base(self.keys);
-        self.add_phase_about(&About { table, design, case, threads: clients, keys }, phase);
+        add_phase(self.recorder, &About { table, design, case, threads: clients, keys }, phase);
     }
+}
 
-    fn add_phase_about(&mut self, about: &About<'_>, phase: &Phase) {
-        let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
-        self.recorder.add(about, "ops_per_s", phase.ops_per_s());
-        self.recorder.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
-        self.recorder.add(about, "ops", phase.ops as f64);
-        self.recorder.add(about, "round_trips", each(phase.counts.round_trips));
-        self.recorder.add(about, "verbs", each(phase.counts.verbs()));
-        self.recorder.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
-        self.recorder.add(about, "merges", phase.done.merges as f64);
-        self.recorder.add(about, "splits", phase.done.splits as f64);
-        self.recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
+/// The rows of a phase.
+pub(crate) fn add_phase(recorder: &mut Recorder<'_>, about: &About<'_>, phase: &Phase) {
+    let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
+    recorder.add(about, "ops_per_s", phase.ops_per_s());
+    recorder.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
+    recorder.add(about, "ops", phase.ops as f64);
+    recorder.add(about, "round_trips", each(phase.counts.round_trips));
+    recorder.add(about, "verbs", each(phase.counts.verbs()));
+    recorder.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
+    recorder.add(about, "merges", phase.done.merges as f64);
+    recorder.add(about, "splits", phase.done.splits as f64);
+    // Clients of SepHash take no time of their splits.
+    if about.design != SEP {
+        recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
         let all_ns = phase.latency.mean() * phase.latency.len() as f64;
-        self.recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
-        self.recorder.add(about, "conflicts", each(phase.done.conflicts));
-        self.recorder.add(about, "waits", each(phase.done.waits));
+        recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
     }
+    recorder.add(about, "conflicts", each(phase.done.conflicts));
+    recorder.add(about, "waits", each(phase.done.waits));
 }
 
 #[cfg(test)]

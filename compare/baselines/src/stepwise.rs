@@ -1,7 +1,13 @@
-//! A client of the simulated fabric that awaits more completions than SepHash does.
+//! A client of a fabric, with what it takes beyond the verbs: its processor's time, and, to see what SepHash saves, completions that
+//! SepHash does not await.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use durahash_media::Result;
-use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind, SimClient};
+use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind};
+
+use crate::assumed::Computing;
 
 /// A completion that is awaited, beyond those that SepHash awaits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,14 +20,34 @@ pub(crate) enum Awaited {
     Blocks,
 }
 
-/// The client, with the completions that it awaits.
+/// The client. Clones are the same one, and have one processor.
 #[derive(Clone)]
-pub(crate) struct Stepwise {
-    pub(crate) client: SimClient,
-    pub(crate) awaited: Awaited,
+pub(crate) struct Stepwise<F> {
+    client: F,
+    awaited: Awaited,
+    /// What its processor takes for a batch before that is posted; nothing where a real one computes.
+    computing: Computing,
+    /// Its processor is free from then on, by the fabric's clock.
+    free_ns: Rc<Cell<u64>>,
 }
 
-impl Stepwise {
+impl<F: Fabric> Stepwise<F> {
+    pub(crate) fn new(client: F, awaited: Awaited, computing: Computing) -> Self {
+        Stepwise { client, awaited, computing, free_ns: Rc::default() }
+    }
+
+    /// Keeps the processor for verbs, behind what the client's other coroutines have kept it for; how long until that is done.
+    fn compute(&self, count: impl FnOnce(&mut Counts)) -> u64 {
+        if self.computing == Computing::NONE {
+            return 0;
+        }
+        let (mut counts, now) = (Counts::default(), self.now_ns());
+        count(&mut counts);
+        let ends = self.free_ns.get().max(now) + self.computing.ns(counts);
+        self.free_ns.set(ends);
+        ends - now
+    }
+
     /// Awaits the writes that an operation leaves unawaited.
     pub(crate) async fn end(&self) -> Result<()> {
         if self.awaited == Awaited::Hints {
@@ -64,8 +90,12 @@ macro_rules! forward {
     )*};
 }
 
-impl Fabric for Stepwise {
+impl<F: Fabric> Fabric for Stepwise<F> {
     async fn post(&self, batch: Batch) -> Result<Done> {
+        let ns = self.compute(|counts| batch.count(counts));
+        if ns != 0 {
+            self.client.sleep_ns(ns).await;
+        }
         match self.awaited {
             Awaited::Blocks => self.post_apart(batch).await,
             Awaited::Nothing | Awaited::Hints => self.client.post(batch).await,
@@ -73,6 +103,8 @@ impl Fabric for Stepwise {
     }
 
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        // The next batch of the client waits for this.
+        self.compute(|counts| counts.write_unsignaled(bytes));
         self.client.write_unsignaled(addr, bytes)
     }
 
@@ -92,6 +124,7 @@ impl Fabric for Stepwise {
         fn row() -> u32;
         fn max_clients() -> u32;
         fn lease_ns() -> Option<u64>;
+        fn orders_swaps() -> bool;
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {

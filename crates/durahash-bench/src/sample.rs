@@ -53,7 +53,7 @@ durability|*|kill -9, process;kill -9, strict|2|1000|acknowledged=1000;lost=0;op
 media latency|optane-100;optane-flat|read in order|1|0|measured_ns=180
 media latency|optane-100|read in order|1|0|model_ns=170;published_ns=169
 media bandwidth|optane-100|reads in order|1,2|0|model_gb_s=3.02;published_gb_s=2.88
-simulated nic|all|assumed|1|0|round_trip_ns=1800;gigabits=100;packets_per_s=75e6;atomics_per_s=10e6
+simulated nic|all|assumed|1|0|round_trip_ns=1800;gigabits=100;packets_per_s=75e6;atomics_per_s=10e6;computing_percent=100
 simulated|sephash;race|insert;search|128,1|1000|ops_per_s=2e6;p50_ns=4000;p99_ns=4e6;round_trips=2.1;verbs=3;bytes=99
 simulated many|sephash;race|insert|128,1|1000|ops_per_s=2e6;p50_ns=4000;p99_ns=4e6;splits=7;merges=8
 simulated techniques|sephash|insert, hints awaited|1|1000|ops_per_s=2e6

@@ -460,11 +460,13 @@ pub(crate) fn simulated(report: &Report) -> Option<String> {
     let find = |metric| Some(report.find("simulated nic", "all", "assumed", 1, metric)?.value);
     Some(format!(
         "SepHash and RACE on simulated nodes in virtual time, not measured; NICs assumed: round trip {} ns, {} Gb/s, \
-         {} million packets and {} million atomics a second; keys of 16 bytes, values of 32",
+         {} million packets and {} million atomics a second; clients charged {} % of the processor's time that was \
+         measured of each; keys of 16 bytes, values of 32",
         find("round_trip_ns")?,
         find("gigabits")?,
         find("packets_per_s")? / 1e6,
-        find("atomics_per_s")? / 1e6
+        find("atomics_per_s")? / 1e6,
+        find("computing_percent").unwrap_or(0.0)
     ))
 }
 

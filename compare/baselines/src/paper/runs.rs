@@ -10,6 +10,7 @@
 //! | `suite NAME` | a suite of `durahash bench` |
 //! | `lists` | multimaps, and lists behind a map |
 //! | `remote PART` | a part of what is simulated on nodes |
+//! | `indexes` | SepHash and RACE by the clock, on memory of this machine |
 //!
 //! WHO are contenders, separated by `; `.
 
@@ -22,7 +23,7 @@ use durahash_media::metered::Meter;
 use super::times;
 use crate::contender::Contender;
 use crate::tables::Subject;
-use crate::{counts, lists, remote};
+use crate::{counts, lists, real, remote};
 
 /// Operations of each kind that are timed at a load factor: one in so many keys of the run, as inserts add to the load.
 const TIMED: u64 = 50;
@@ -47,6 +48,7 @@ pub(super) fn run(recorder: &mut Recorder<'_>, line: &str) -> Result<()> {
         }
         "lists" => lists::beside_multimaps(recorder, duplicates::contenders(recorder.config())),
         "remote" => remote::part(recorder, rest),
+        "indexes" => real::measure(recorder),
         _ => Err(unknown(line)),
     }
 }

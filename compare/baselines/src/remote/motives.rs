@@ -3,8 +3,8 @@
 use durahash_bench::{About, Result};
 
 use super::{RACE, Run, base, streams};
-use crate::bed::{self, Bed, Op};
-use crate::index::Kind;
+use crate::bed::{self, Bed};
+use crate::index::{Kind, Op};
 use crate::race::{self, Moves};
 
 /// RACE that begins empty: the case, how it moves entries, and true if it never has to.
@@ -37,7 +37,8 @@ impl Run<'_, '_> {
             for clients in ACCESSED_AT {
                 self.recorder.next(1, &format!("simulated: {bytes} bytes, {clients} clients"));
                 for (what, writes) in [("read", false), ("write", true)] {
-                    let phase = bed::accesses(bytes, clients, writes, self.seed)?;
+                    let phase =
+                        bed::accesses(self.assumed.nic(), bytes, clients, writes, self.seed)?;
                     let case = format!("{what} of {bytes} bytes");
                     let about = About {
                         table: "simulated access",
