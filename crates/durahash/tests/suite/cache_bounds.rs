@@ -361,7 +361,7 @@ fn a_damaged_entry_counts_until_it_is_cleared() {
     cache.put(&1, &[0xa5; 100]).unwrap();
     let mut image = sim.image();
     drop(cache);
-    let at = image.windows(100).position(|bytes| bytes == [0xa5; 100]).unwrap();
+    let at = image.iter().position(|word| *word == u64::MAX / 0xff * 0xa5).unwrap();
     image[at] ^= 1;
     let cache: Cache<u64, [u8]> = options.open_on(Sim::from_image(&image, BYTES)).unwrap();
     assert!(matches!(cache.put(&2, &[0; 100]).unwrap_err().kind(), ErrorKind::Full { .. }));
