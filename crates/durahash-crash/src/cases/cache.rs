@@ -33,8 +33,8 @@ pub(super) fn all() -> [Case; 3] {
         of_cache("cache-evicted", keeps, |cache| Box::new(Evicting(cache))),
         case(
             "cache-aside",
-            Arc::new(move |sim| Aside::new(bounded.create_on(sim)?, &bounded)),
-            Arc::new(move |sim| Aside::new(opened.open_on(sim)?, &opened)),
+            Arc::new(move |sim| Aside::table(bounded.create_on(sim)?, &bounded)),
+            Arc::new(move |sim| Aside::table(opened.open_on(sim)?, &opened)),
         ),
     ]
 }
@@ -236,7 +236,7 @@ struct Aside {
 }
 
 impl Aside {
-    fn new(map: Map<str, str>, options: &Options) -> Result<Box<dyn Table>> {
+    fn table(map: Map<str, str>, options: &Options) -> Result<Box<dyn Table>> {
         let cache = Pool::of(&map).open_or_create("cache", options)?;
         Ok(Box::new(Aside { map, cache }))
     }
