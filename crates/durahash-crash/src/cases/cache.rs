@@ -4,14 +4,17 @@
 //!   goes on with the sweep. A crash must not bring back what has expired.
 //! - `cache-evicted`: the cache has room for half of the keys, and keeps what it evicts. An entry is in the cache or among
 //!   those that went, and both together are the table.
+//! - `cache-aside`: the same room, under the default policy, for some of what a map beside it has, which is the table. What
+//!   the cache evicts is nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Finding, Options, Pool, Result};
+use durahash::{Cache, Change, Finding, Map, Options, Pool, Result};
 use durahash_media::Geometry;
+use durahash_media::sim::Sim;
 
 use super::{text, word};
 use crate::case::{Case, Make, Prefill, Table};
@@ -21,11 +24,18 @@ const KEYS: u16 = 8;
 /// Entries that a cache with a bound has room for.
 const MAX: u64 = 4;
 
-pub(super) fn all() -> [Case; 2] {
+pub(super) fn all() -> [Case; 3] {
     let keeps = options().max_entries(MAX).eviction(Policy::Lru).keep_evicted(true);
+    let bounded = options().max_entries(MAX).clock(Clock::manual(1000));
+    let opened = bounded.clone();
     [
-        case("cache", options(), |cache| Box::new(Expiring(cache))),
-        case("cache-evicted", keeps, |cache| Box::new(Evicting(cache))),
+        of_cache("cache", options(), |cache| Box::new(Expiring(cache))),
+        of_cache("cache-evicted", keeps, |cache| Box::new(Evicting(cache))),
+        case(
+            "cache-aside",
+            Arc::new(move |sim| Aside::table(bounded.create_on(sim)?, &bounded)),
+            Arc::new(move |sim| Aside::table(opened.open_on(sim)?, &opened)),
+        ),
     ]
 }
 
@@ -34,11 +44,23 @@ fn options() -> Options {
     Options::new().seed(1).geometry(geometry).sweep(false)
 }
 
-fn case(
+fn of_cache(
     name: &'static str,
     options: Options,
     table: fn(Cache<str, str>) -> Box<dyn Table>,
 ) -> Case {
+    let open = options.clone().clock(Clock::manual(500));
+    let options = options.clock(Clock::manual(1000));
+    let create: Make = Arc::new(move |sim: Sim| {
+        let cache: Cache<str, str> = options.create_on(sim)?;
+        // It stores the time.
+        cache.step()?;
+        Ok(table(cache))
+    });
+    case(name, create, Arc::new(move |sim| open.open_on(sim).map(table)))
+}
+
+fn case(name: &'static str, create: Make, open: Make) -> Case {
     let kinds = vec![
         Op::Put(0, 0),
         Op::Insert(1, 0),
@@ -48,21 +70,13 @@ fn case(
         Op::Step,
     ];
     let full = (0..KEYS).map(|key| Op::Put(key, 1)).collect();
-    let open = options.clone().clock(Clock::manual(500));
-    let options = options.clock(Clock::manual(1000));
-    let create: Make = Arc::new(move |sim| {
-        let cache: Cache<str, str> = options.create_on(sim)?;
-        // It stores the time.
-        cache.step()?;
-        Ok(table(cache))
-    });
     Case {
         keys: (0..u64::from(KEYS)).collect(),
         prefills: vec![
             Prefill { name: "empty", ops: Vec::new(), kinds: kinds.clone() },
             Prefill { name: "full", ops: full, kinds },
         ],
-        ..Case::new(name, 512 << 10, create, Arc::new(move |sim| open.open_on(sim).map(table)))
+        ..Case::new(name, 512 << 10, create, open)
     }
 }
 
@@ -213,5 +227,82 @@ impl Table for Evicting {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.0.close()
+    }
+}
+
+struct Aside {
+    map: Map<str, str>,
+    cache: Cache<str, str>,
+}
+
+impl Aside {
+    fn table(map: Map<str, str>, options: &Options) -> Result<Box<dyn Table>> {
+        let cache = Pool::of(&map).open_or_create("cache", options)?;
+        Ok(Box::new(Aside { map, cache }))
+    }
+
+    /// How many entries the cache has that are not those of the map.
+    fn strays(&self) -> Result<usize> {
+        let mut strays = 0;
+        for pair in &self.cache {
+            let (key, value) = pair?;
+            strays += usize::from(self.map.get(&*key)?.as_ref() != Some(&value));
+        }
+        Ok(strays)
+    }
+}
+
+impl Table for Aside {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        let (Aside { map, cache }, key) = (self, &*key.to_string());
+        if op == Op::Step {
+            return cache.step().map(|_| None);
+        }
+        let found = map.get(key)?.as_deref().map(word);
+        match op.outcome(found) {
+            after if after == found => {
+                if let Some(v) = found {
+                    cache.get_or_insert_with(key, None, || text(v))?;
+                }
+            }
+            Some(v) => {
+                cache.remove(key)?;
+                map.put(key, &text(v))?;
+                cache.put(key, &text(v))?;
+            }
+            None => {
+                cache.remove(key)?;
+                map.remove(key)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        for pair in &self.map {
+            let (key, value) = pair?;
+            out.push((word(&key), word(&value)));
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64> {
+        self.map.len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let (stored, strays) = (self.cache.len()?, self.strays()?);
+        let counted = self.cache.stats()?.cache.and_then(|stats| stats.entries);
+        if stored > MAX || counted != Some(stored) || strays > 0 {
+            let what = format!("{stored} entries, {counted:?} counted, {strays} not of the map");
+            found(Finding::new("CACHE", 0, what));
+        }
+        Pool::of(&self.map).check(&mut |_, finding| found(finding))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Aside { map, cache } = *self;
+        cache.close()?;
+        map.close()
     }
 }

@@ -21,7 +21,7 @@ type Scripts = (&'static str, Model, u32, u64, u64);
 /// The extreme ones are opened everywhere, and under `X86`, which allows fewer, all of batches are.
 fn one_in_deep(name: &str, model: Model) -> u64 {
     match (name, model) {
-        ("maps" | "two-batch-maps" | "cache" | "cache-evicted", _) => 16,
+        ("maps" | "two-batch-maps" | "cache" | "cache-evicted" | "cache-aside", _) => 16,
         ("reh-batch", Model::Word) => 4,
         _ => 1,
     }
@@ -134,6 +134,8 @@ survive! {
     caches_that_keep_what_goes_survive_on_every_medium: > 5_000,
         ("cache-evicted", X86, 0, 1, 1024), ("cache-evicted", WORD, 0, 0, 1024),
         ("cache-evicted", PROGRAM, 1, 2, 16);
+    caches_that_evict_survive_on_every_medium: > 5_000, ("cache-aside", X86, 0, 1, 1024),
+        ("cache-aside", WORD, 0, 0, 1024), ("cache-aside", PROGRAM, 1, 2, 16);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 1, 4, 32),

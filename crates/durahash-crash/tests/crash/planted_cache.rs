@@ -63,6 +63,7 @@ fn what_has_expired_and_is_revived_by_a_crash_is_found() {
 #[test]
 fn what_was_evicted_and_is_revived_by_a_merge_is_found() {
     is_found((None, Some(reh::Fault::CopiesKept)), || evicts(4));
+    is_found((None, Some(reh::Fault::CopiesKept)), || by_scripts(&named("cache-aside"), 4, 60, 4));
 }
 
 #[test]

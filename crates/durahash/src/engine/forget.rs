@@ -70,12 +70,20 @@ impl Engine<Single> {
     fn sizes(&self, h: u64, out: &mut Vec<u64>) -> Result<()> {
         self.index.read(h, &mut |payload, still| {
             out.clear();
-            payload.map_or(Ok(()), |payload| {
-                self.records.walk((h, payload), still, &mut |record| {
-                    out.push(self.entry_bytes(record.header.key_bytes, record.header.value_bytes));
-                    Ok(true)
-                })
-            })
+            payload.map_or(Ok(()), |payload| self.sizes_of((h, payload), still, out))
+        })
+    }
+
+    /// The same of those of a slot that has this payload.
+    pub(super) fn sizes_of(
+        &self,
+        slot: (u64, u64),
+        still: &dyn Fn() -> bool,
+        out: &mut Vec<u64>,
+    ) -> Result<()> {
+        self.records.walk(slot, still, &mut |record| {
+            out.push(self.entry_bytes(record.header.key_bytes, record.header.value_bytes));
+            Ok(true)
         })
     }
 

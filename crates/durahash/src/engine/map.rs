@@ -12,7 +12,7 @@ use super::durable::{Durable, Lookup};
 use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
 use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
-use super::records::{Pair, Record, is_damage, is_whole};
+use super::records::{Pair, Record, always, is_damage, is_whole};
 use super::settings::DesignOptions;
 use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, Rest, Single};
 use crate::designs::esh::Esh;
@@ -530,17 +530,17 @@ impl Engine<Single> {
 
     /// Removes every slot that is there when the walk comes by, damaged ones too.
     pub(crate) fn clear(&self) -> Result<()> {
+        self.clear_by(&mut |h| self.clear_hash(h).map(drop))
+    }
+
+    /// The same, where `clear_one` removes the slot of a hash.
+    pub(crate) fn clear_by(&self, clear_one: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         self.store.writable()?;
         self.batch(|| {
             self.index.mend()?;
             // Once more, for hashes that damage gave two slots: the first walk removes one of them.
             for _ in 0..2 {
-                self.each_slot(&mut |h, _| {
-                    while !self.clear_slot(h)? {
-                        drop(self.lock_chained());
-                    }
-                    Ok(())
-                })?;
+                self.each_slot(&mut |h, _| clear_one(h))?;
             }
             let mut chained = self.lock_chained();
             if *chained != Some(0) {
@@ -566,10 +566,21 @@ impl Engine<Single> {
         }))
     }
 
-    /// Removes the slot of `h`; false while another thread counts chains.
-    fn clear_slot(&self, h: u64) -> Result<bool> {
+    /// Removes the slot of `h`; the bytes of its entries, if these are records. One that is damaged counts as one without
+    /// bytes.
+    pub(crate) fn clear_hash(&self, h: u64) -> Result<Vec<u64>> {
+        loop {
+            if let Some(sizes) = self.clear_slot(h)? {
+                return Ok(sizes);
+            }
+            drop(self.lock_chained());
+        }
+    }
+
+    /// The same; none while another thread counts chains.
+    fn clear_slot(&self, h: u64) -> Result<Option<Vec<u64>>> {
         let words = self.is_words();
-        let mut offs = Vec::new();
+        let (mut offs, mut sizes) = (Vec::new(), Vec::new());
         let mut chained = None;
         let (mut busy, mut whole) = (false, true);
         self.index.update(h, Room::None, &mut |payload| {
@@ -580,6 +591,9 @@ impl Engine<Single> {
                 self.records.mark_chain(h, payload)?;
             }
             whole = self.own_records(h, payload, &mut offs)?;
+            if !is_whole(self.sizes_of((h, payload), &always, &mut sizes))? {
+                sizes = vec![0];
+            }
             if is_chained(payload) || !whole {
                 chained = self.try_lock_chained();
                 busy = chained.is_none();
@@ -587,7 +601,7 @@ impl Engine<Single> {
             Ok(if busy { Change::Keep } else { Change::Remove })
         })?;
         if busy {
-            return Ok(false);
+            return Ok(None);
         }
         if let Some(count) = chained.as_deref_mut() {
             // How many hung on a damaged one is unknown: they are counted anew.
@@ -598,7 +612,7 @@ impl Engine<Single> {
         for off in offs {
             self.release(off);
         }
-        Ok(true)
+        Ok(Some(sizes))
     }
 
     /// **MAP-1** Every slot's words are a key and a value of their types.

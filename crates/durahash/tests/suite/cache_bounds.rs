@@ -321,6 +321,57 @@ fn threads_lose_nothing_of_what_goes() {
     }
 }
 
+/// What has expired is told once, whether it is put over, swept, evicted or cleared; what is there is not, if it is cleared.
+#[test]
+fn a_clear_tells_what_has_expired() {
+    const VALUES: u64 = 300;
+    for (&design, max) in Design::ALL.iter().flat_map(|d| [(d, 20), (d, u64::MAX)]) {
+        let options = Options::new().design(design).seed(7).sweep(false).keep_evicted(true);
+        let options = if max == u64::MAX { options } else { options.max_entries(max) };
+        let cache: Cache<u64, u64> = options.in_memory().unwrap();
+        std::thread::scope(|scope| {
+            let puts = scope.spawn(|| {
+                for v in 0..VALUES {
+                    cache.put_for(&(v % 30), &v, Duration::ZERO).unwrap();
+                    cache.step().unwrap();
+                }
+            });
+            while !puts.is_finished() {
+                cache.clear().unwrap();
+            }
+        });
+        cache.put_for(&0, &VALUES, Duration::ZERO).unwrap();
+        cache.put(&1, &u64::MAX).unwrap();
+        cache.clear().unwrap();
+        assert_eq!(cache.len().unwrap(), 0);
+        let mut told: Vec<u64> = cache.evicted().map(|gone| gone.unwrap().value).collect();
+        told.sort_unstable();
+        assert!(told.into_iter().eq(0..=VALUES), "{design}, {max}");
+        assert_sound(&cache);
+    }
+}
+
+/// A damaged entry keeps its place until a `clear` takes it; count and policy forget it then, and not before.
+#[test]
+fn a_damaged_entry_counts_until_it_is_cleared() {
+    const BYTES: u64 = 1 << 20;
+    let options = options(Design::Reh, &Clock::manual(START)).max_bytes_used(200);
+    let sim = Sim::new(BYTES);
+    let cache: Cache<u64, [u8]> = options.create_on(sim.clone()).unwrap();
+    cache.put(&1, &[0xa5; 100]).unwrap();
+    let mut image = sim.image();
+    drop(cache);
+    let at = image.iter().position(|word| *word == u64::MAX / 0xff * 0xa5).unwrap();
+    image[at] ^= 1;
+    let cache: Cache<u64, [u8]> = options.open_on(Sim::from_image(&image, BYTES)).unwrap();
+    assert!(matches!(cache.put(&2, &[0; 100]).unwrap_err().kind(), ErrorKind::Full { .. }));
+    cache.clear().unwrap();
+    assert_eq!(cache.stats().unwrap().cache.unwrap().bytes_used, Some(0));
+    (1..4).for_each(|key| cache.put(&key, &[0; 100]).unwrap());
+    assert_eq!(cache.len().unwrap(), 1);
+    assert_sound(&cache);
+}
+
 /// What a closure makes is refused, and nothing is evicted for it, where it is larger than the bound, and where nothing
 /// makes room; a value that is replaced needs no second room.
 #[test]

@@ -83,22 +83,30 @@ impl Inner {
     /// Takes the turn of `key`, if there are turns, and keeps what has expired of its hash.
     pub(super) fn turn(&self, key: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
         let Some(queue) = &self.queue else { return Ok(None) };
-        let h = self.engine().records.hash(key);
+        self.turn_of(queue, self.engine().records.hash(key), self.time.now()).map(Some)
+    }
+
+    /// Takes the turn of a hash, and keeps what has expired of it by then.
+    fn turn_of<'a>(&self, queue: &'a Queue, h: u64, now: u64) -> Result<MutexGuard<'a, ()>> {
         let turn = queue.turn(h);
         let mut expiries = Vec::new();
         self.engine().expiries(h, &mut expiries)?;
-        let now = self.time.now();
         if expiries.iter().any(|expiry| is_over(*expiry, now)) {
-            self.keep_expired(queue, h, &turn)?;
+            self.keep_expired(queue, (h, now), &turn)?;
         }
-        Ok(Some(turn))
+        Ok(turn)
     }
 
     /// Moves what has expired of a hash to what is kept; how many entries that were.
-    fn keep_expired(&self, queue: &Queue, h: u64, turn: &MutexGuard<'_, ()>) -> Result<u64> {
+    fn keep_expired(
+        &self,
+        queue: &Queue,
+        (h, now): (u64, u64),
+        turn: &MutexGuard<'_, ()>,
+    ) -> Result<u64> {
         let mut pairs = Vec::new();
         self.engine().pairs(h, &mut pairs)?;
-        pairs.retain(|(_, value)| self.has_expired(value));
+        pairs.retain(|(_, value)| split(value).is_some_and(|(expiry, _)| is_over(expiry, now)));
         for pair in &pairs {
             queue.take(&self.handle, h, pair, turn)?;
             self.note_expired(h, &pair.0, &pair.1);
@@ -109,7 +117,8 @@ impl Inner {
     /// Removes the entries of a hash that have expired; how many that were.
     pub(super) fn remove_expired(&self, h: u64) -> Result<u64> {
         if let Some(queue) = &self.queue {
-            return self.keep_expired(queue, h, &queue.turn(h));
+            let turn = queue.turn(h);
+            return self.keep_expired(queue, (h, self.time.now()), &turn);
         }
         let mut removed = 0;
         self.engine().remove_expired(h, self.time.now(), &mut |key, value| {
@@ -238,16 +247,13 @@ impl Inner {
                 self.evicted.fetch_add(1, Ordering::Relaxed);
                 Ok(true)
             }
-            Ok(None) => {
-                // The thread that has removed it tells of it, or did.
+            // The thread that has removed it tells of it, or did; what is damaged stays, and counts.
+            stays => {
                 order.inserted(h);
-                Ok(false)
-            }
-            // It stays, and is not asked for again.
-            Err(e) if is_damage(&e) => Ok(false),
-            Err(e) => {
-                order.inserted(h);
-                Err(e)
+                match stays {
+                    Err(e) if !is_damage(&e) => Err(e),
+                    _ => Ok(false),
+                }
             }
         }
     }
@@ -295,24 +301,32 @@ impl Inner {
         })
     }
 
-    /// Removes all entries.
+    /// Removes all entries, damaged ones too. What has expired is kept, where what goes by itself is.
     pub(super) fn clear(&self) -> Result<()> {
-        let engine = self.engine();
-        let Some(bounds) = &self.bounds else { return engine.clear() };
+        let (engine, now) = (self.engine(), self.time.now());
         engine.store.writable()?;
-        engine.batch(|| {
-            engine.each_unit(&mut |slots| {
-                for (h, _) in slots {
-                    let _turn = self.queue.as_ref().map(|queue| queue.turn(*h));
-                    while let Some(bytes) = engine.evict(*h, bounds.has_bytes())? {
-                        bounds.add(-1, -(bytes as i64));
-                        if let Some(order) = &bounds.order {
-                            order.removed(*h);
-                        }
-                    }
+        // The sweep keeps nothing of a hash that is damaged either.
+        let turn = |h| match self.queue.as_ref().map(|queue| self.turn_of(queue, h, now)) {
+            Some(Err(e)) if is_damage(&e) => Ok(None),
+            turn => turn.transpose(),
+        };
+        if self.queue.is_some() {
+            // What is moved is durable one by one, so it is moved before the removals, which are durable together.
+            engine.each_sound_unit(&mut |slots| {
+                slots.iter().try_for_each(|(h, _)| turn(*h).map(drop))
+            })?;
+        }
+        engine.clear_by(&mut |h| {
+            let _turn = turn(h)?;
+            let sizes = engine.clear_hash(h)?;
+            if let Some(bounds) = &self.bounds {
+                let bytes = if bounds.has_bytes() { sizes.iter().sum::<u64>() } else { 0 };
+                bounds.add(-(sizes.len() as i64), -(bytes as i64));
+                if let Some(order) = &bounds.order {
+                    sizes.iter().for_each(|_| order.removed(h));
                 }
-                Ok(())
-            })
+            }
+            Ok(())
         })
     }
 }

@@ -166,6 +166,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// Changes the value of `key` as `f` says of the one that it has; returns the value that it has then. An entry
     /// keeps its expiry; a new one has none.
     ///
+    /// In a full cache another entry goes for an absent key before `f` is called, also if `f` leaves the key absent: it
+    /// runs while the bucket is locked, which is too late for that.
+    ///
     /// **Durability** and **Concurrency.** As [`Map::update`](crate::Map::update).
     ///
     /// # Errors
@@ -312,7 +315,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         })
     }
 
-    /// Removes everything, as [`Map::clear`](crate::Map::clear).
+    /// Removes everything, as [`Map::clear`](crate::Map::clear). What had expired before is told first, where
+    /// [that is kept](crate::Options::keep_evicted).
     ///
     /// # Errors
     /// As there.
