@@ -85,6 +85,22 @@ impl Cache {
         bytes.map(|bytes| self.codec.decode(py, &bytes)).transpose()
     }
 
+    /// A copy of the value of a key, and when it expires.
+    fn copy(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<(Vec<u8>, Option<SystemTime>)>> {
+        let copied = |bytes: &[u8], at| (bytes.to_vec(), at);
+        let small = |bytes: &[u8], at| (bytes.len() < LARGE_BYTES).then(|| copied(bytes, at));
+        match self.core.run(py, 0, |cache| cache.get_with_expiry(key, small))? {
+            Some(None) => self.core.wait(py, |cache| cache.get_with_expiry(key, copied)),
+            found => Ok(found.flatten()),
+        }
+    }
+
+    /// How many bytes the value of a key has, which the library copies where the entry is changed.
+    fn bytes(&self, py: Python<'_>, key: &[u8]) -> PyResult<usize> {
+        let bytes = self.core.run(py, 0, |cache| cache.get_with(key, <[u8]>::len))?;
+        Ok(bytes.unwrap_or_default())
+    }
+
     #[inline]
     fn count(&self, is_hit: bool) {
         if self.counts.load(Relaxed) {
@@ -138,8 +154,8 @@ impl Cache {
     #[new]
     #[pyo3(signature = (
         path = None, *, size_limit = None, max_entries = None, eviction_policy = None, codec = None,
-        create = None, mode = None, read_only = false, max_bytes = None, live_image = None,
-        verify = false, accept_suspect = false, clock = None
+        create = None, mode = None, read_only = false, readers = false, max_bytes = None,
+        live_image = None, verify = false, accept_suspect = false, clock = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are named by the caller")]
     fn new(
@@ -152,6 +168,7 @@ impl Cache {
         create: Option<bool>,
         mode: Option<String>,
         read_only: bool,
+        readers: bool,
         max_bytes: Option<u64>,
         live_image: Option<bool>,
         verify: bool,
@@ -165,12 +182,16 @@ impl Cache {
             create,
             mode,
             read_only,
+            readers,
             max_bytes,
             design: None,
             live_image,
             verify,
             accept_suspect,
         };
+        if max_entries == Some(0) {
+            return Err(error::options("max_entries is at least 1; 2**64 - 1 is no bound"));
+        }
         let codec = Codec::named(codec.as_ref())?;
         let policy = eviction_policy.map(|name| match name.as_str() {
             // As diskcache names them.
@@ -252,8 +273,7 @@ impl Cache {
             return Ok(self.look(py, key)?.or(default));
         }
         let key = plain::key(key)?;
-        let copied = |bytes: &[u8], at| (bytes.to_vec(), at);
-        let found = self.core.run(py, 0, |cache| cache.get_with_expiry(&key, copied))?;
+        let found = self.copy(py, &key)?;
         self.count(found.is_some());
         self.answer(py, found.as_ref(), default, (expire_time, tag))
     }
@@ -293,7 +313,7 @@ impl Cache {
         let (key, lifetime) = (plain::key(key)?, lifetime(expire)?);
         let value = self.codec.encode(value, tag)?;
         let mut added = false;
-        self.core.run(py, value.len(), |cache| {
+        self.core.run(py, value.len().max(self.bytes(py, &key)?), |cache| {
             let new = || {
                 added = true;
                 value
@@ -373,12 +393,11 @@ impl Cache {
         let key = plain::key(key)?;
         // What cannot be decoded stays. What changes meanwhile is decoded again.
         loop {
-            let copied = |bytes: &[u8], at| (bytes.to_vec(), at);
-            let found = self.core.run(py, 0, |cache| cache.get_with_expiry(&key, copied))?;
+            let found = self.copy(py, &key)?;
             let answer = self.answer(py, found.as_ref(), default.clone(), (expire_time, tag))?;
             let Some((bytes, at)) = &found else { return Ok(answer) };
             let is_it = |now: &[u8], until| now == bytes && until == *at;
-            if self.core.run(py, 0, |cache| cache.remove_if(&key, is_it))?.is_some() {
+            if self.core.run(py, bytes.len(), |cache| cache.remove_if(&key, is_it))?.is_some() {
                 return Ok(answer);
             }
             py.check_signals()?;
@@ -393,7 +412,7 @@ impl Cache {
     /// (True, False)
     fn delete<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
         let key = plain::key(key)?;
-        Ok(self.core.run(py, 0, |cache| cache.remove(&key))?.is_some())
+        Ok(self.core.run(py, self.bytes(py, &key)?, |cache| cache.remove(&key))?.is_some())
     }
 
     /// Lets ``key`` expire after so many seconds from now on, or never; returns False where there is no such key.
@@ -410,7 +429,7 @@ impl Cache {
         expire: Option<f64>,
     ) -> PyResult<bool> {
         let (key, lifetime) = (plain::key(key)?, lifetime(expire)?);
-        self.core.run(py, 0, |cache| match lifetime {
+        self.core.run(py, self.bytes(py, &key)?, |cache| match lifetime {
             None => cache.persist(&key),
             Some(lifetime) => cache.expire(&key, lifetime),
         })

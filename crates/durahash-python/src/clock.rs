@@ -37,7 +37,15 @@ impl Clock {
         Ok(Clock(clock))
     }
 
-    /// Moves it on.
+    /// Moves it on by so many seconds.
+    ///
+    /// >>> clock = durahash.Clock()
+    /// >>> c = durahash.Cache(clock=clock)
+    /// >>> c.set("a", 1, expire=60)
+    /// True
+    /// >>> clock.advance(60)
+    /// >>> "a" in c
+    /// False
     fn advance(&self, seconds: f64) -> PyResult<()> {
         let by = duration(seconds)?.ok_or_else(|| PyValueError::new_err("no such time"))?;
         self.0.advance(by);

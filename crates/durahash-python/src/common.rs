@@ -178,8 +178,10 @@ macro_rules! common_methods {
                 Ok(format!("<durahash.{name} {place}{}{state}>", slf.get().types()))
             }
 
-            /// Closes the map, and with it the pool: the next open has nothing to recover. An operation of another
-            /// thread that is under way ends first. To close it twice does nothing.
+            /// Closes the map, and with it the pool: the next open has nothing to recover. To close it twice does nothing.
+            ///
+            /// It waits for no other thread. Where one is in an operation, the pool closes when that ends, or of a batch the
+            /// piece that is under way, after which the batch raises a ClosedError. An open before that raises a LockedError.
             ///
             /// >>> m = durahash.Map(key=str, value=int)
             /// >>> m.close()
@@ -207,16 +209,28 @@ macro_rules! common_methods {
             /// >>> durahash.Map(key=str, value=int).durability
             /// 'none (dies with the process)'
             #[getter]
-            fn durability(&self, py: Python<'_>) -> PyResult<String> {
-                self.core.run(py, 0, |map| Ok(crate::core::Any::durability(map).to_string()))
+            fn durability(&self) -> String {
+                self.core.durability.to_string()
             }
 
             /// Puts everything that has returned on the disk.
+            ///
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m["one"] = 1
+            /// >>> m.sync()
             fn sync(&self, py: Python<'_>) -> PyResult<()> {
                 self.core.wait(py, |map| crate::core::Any::sync(map))
             }
 
             /// Writes the pool to the new file ``to`` while operations go on: a backup, which opens as any pool.
+            ///
+            /// >>> import os, tempfile
+            /// >>> to = os.path.join(tempfile.mkdtemp(), "backup.pool")
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m["one"] = 1
+            /// >>> m.backup(to)
+            /// >>> durahash.Map(to)["one"]
+            /// 1
             fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<()> {
                 self.core.wait(py, |map| crate::core::Any::backup(map, &to))
             }
@@ -275,11 +289,20 @@ macro_rules! typed_methods {
             }
 
             /// Makes room for so many more entries, so that their inserts need not.
+            ///
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m.reserve(1000)
             fn reserve(&self, py: Python<'_>, additional: u64) -> PyResult<()> {
                 self.core.wait(py, |map| map.reserve(additional))
             }
 
             /// Removes everything.
+            ///
+            /// >>> m = durahash.Map(key=str, value=int)
+            /// >>> m["one"] = 1
+            /// >>> m.clear()
+            /// >>> len(m)
+            /// 0
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
                 self.core.wait(py, |map| map.clear())
             }

@@ -101,8 +101,7 @@ pub(crate) struct Core<M: Any> {
     pub(crate) value: Kind,
     /// The pool's file.
     pub(crate) path: Option<PathBuf>,
-    /// Every operation may wait for the disk, also a lookup.
-    waits: bool,
+    pub(crate) durability: Durability,
     process: Process,
 }
 
@@ -111,9 +110,9 @@ impl<M: Any> Core<M> {
         let map: M = open.open(py)?;
         let (key, value) = map.types();
         let (key, value) = open.kinds(key, value)?;
-        let waits = map.durability() == Durability::Strict;
-        let (path, process) = (map.path().map(Path::to_path_buf), Process::own());
-        Ok(Core { map: Mutex::new(Some(map)), key, value, path, waits, process })
+        let (durability, path) = (map.durability(), map.path().map(Path::to_path_buf));
+        let map = Mutex::new(Some(map));
+        Ok(Core { map, key, value, path, durability, process: Process::own() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<M>> {
@@ -145,10 +144,10 @@ impl<M: Any> Core<M> {
         self.wait(py, f)
     }
 
-    /// True if lookups of small values do not wait.
+    /// True if lookups of small values do not wait for the disk.
     #[inline]
     pub(crate) fn is_quick(&self) -> bool {
-        !self.waits
+        self.durability != Durability::Strict
     }
 
     /// Runs a short operation that does not wait, with the interpreter's lock.

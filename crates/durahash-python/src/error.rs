@@ -15,7 +15,7 @@ fn class(kind: &ErrorKind) -> &'static str {
         ErrorKind::Io { .. } => "IoError",
         ErrorKind::NotAPool { .. } => "NotAPoolError",
         ErrorKind::Version { .. } | ErrorKind::ByteOrder => "VersionError",
-        ErrorKind::Design { .. } | ErrorKind::Types { .. } => "TypesError",
+        ErrorKind::Design { .. } | ErrorKind::Types { .. } | ErrorKind::Text { .. } => "TypesError",
         ErrorKind::Truncated { .. } => "TruncatedError",
         ErrorKind::Corrupt { .. } => "CorruptError",
         ErrorKind::Full { .. } => "FullError",

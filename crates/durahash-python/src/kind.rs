@@ -66,7 +66,10 @@ impl Kind {
         if let Some(bits) = bits(&["float", "f"]).filter(|bits| *bits >= 32) {
             return Ok(Kind::Float { bytes: bits / 8 });
         }
-        if let Some(bytes) = name.strip_prefix('S').and_then(|bytes| bytes.parse().ok())
+        // numpy names S16 by its bits.
+        let bits = name.strip_prefix("bytes").and_then(|bits| bits.parse::<usize>().ok());
+        let bytes = name.strip_prefix('S').and_then(|bytes| bytes.parse().ok());
+        if let Some(bytes) = bytes.or(bits.map(|bits| bits / 8))
             && (1..1 << 24).contains(&bytes)
         {
             return Ok(Kind::Array(bytes));
@@ -251,6 +254,10 @@ impl Kind {
             // A number of thousands of digits has no text.
             let number = object.str().map_or("the number".into(), |text| text.to_string());
             return PyOverflowError::new_err(format!("{number} is beyond {self}"));
+        }
+        if !e.is_instance_of::<PyTypeError>(py) {
+            // Of the object's own code, or Ctrl-C in it.
+            return e;
         }
         let name = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
         PyTypeError::new_err(format!("{self} is wanted here, not {name}"))

@@ -1,9 +1,10 @@
 //! durahash for Python: the module `durahash._native`, which the package in `python/durahash` makes its classes of.
 //!
 //! Keys and values go between Python and a pool as the bytes that the pool keeps (`AnyMap::get_raw` and the like), so
-//! that one class serves maps of all types. A cache keeps bytes that say what they are. The interpreter's lock is released around what may wait or take long: all
-//! of an open, a close and a batch, and every operation in the mode `strict`. A single operation in the other
-//! modes takes less time than to release the lock and take it again, so it keeps it. No code of Python runs while the
+//! that one class serves maps of all types. A cache keeps bytes that say what they are. The interpreter's lock is released
+//! around what may wait or take long: all of an open, a close and a batch, what copies large or many values, every
+//! operation in the mode `strict`, and a change for which a log or a live image may have no room. Another operation takes
+//! less time than to release the lock and take it again, so it keeps it. No code of Python runs while the
 //! library holds a lock of its own; so no thread waits for the interpreter and for a bucket at once.
 //!
 //! The crate stands outside the workspace: who builds and tests the library in Rust builds neither PyO3 nor needs a
@@ -43,7 +44,8 @@ use pyo3::prelude::*;
 compile_error!("arrays are taken as they are, in the byte order of the pool");
 
 /// The native half of the package durahash.
-#[pymodule]
+// Without the interpreter's lock threads would wait for one another at that of a `Core`.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<map::Map>()?;

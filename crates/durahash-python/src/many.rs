@@ -40,8 +40,9 @@ impl Map {
     ///
     /// Without ``out`` a list of values, with ``default`` for keys that are absent. With ``out``, an array of as many
     /// rows as there are keys, the values are written there, rows of absent keys stay as they are, and the number of
-    /// keys that are there is returned. ``missing``, an array of bools or bytes, gets True for each key that is
-    /// absent. ``keys`` is any iterable, or an array; with ``out`` or ``missing`` it is an array.
+    /// keys that are there is returned; what another thread writes to it meanwhile may be lost. ``missing``, an array of
+    /// bools or bytes, gets True for each key that is absent. ``keys`` is any iterable, or an array; with ``out`` or
+    /// ``missing`` it is an array.
     ///
     /// >>> m = durahash.Map(key=str, value=int)
     /// >>> m.put_many({"one": 1, "two": 2})

@@ -69,8 +69,17 @@ impl Map {
         old: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> PyResult<Outcome<Vec<u8>>> {
-        let bytes = new.map_or(0, <[u8]>::len);
+        let bytes = [old, new].into_iter().flatten().map(<[u8]>::len).sum();
         self.core.run(py, bytes, |map| map.compare_exchange_raw(key, old, new))
+    }
+
+    /// A copy of the value of a key.
+    fn copy(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
+        let small = |value: &[u8]| (value.len() < LARGE_BYTES).then(|| value.to_vec());
+        match self.core.run(py, 0, |map| map.get_raw(key, small))? {
+            Some(None) => self.core.wait(py, |map| map.get_raw(key, <[u8]>::to_vec)),
+            found => Ok(found.flatten()),
+        }
     }
 
     /// Replaces the value of a key by what `f` makes of it, until nobody was quicker.
@@ -90,7 +99,7 @@ impl Map {
         key: &[u8],
         mut f: impl FnMut(Option<&[u8]>) -> PyResult<(Replace, T)>,
     ) -> PyResult<T> {
-        let mut old = self.core.run(py, 0, |map| map.get_raw(key, <[u8]>::to_vec))?;
+        let mut old = self.copy(py, key)?;
         loop {
             let (replace, answer) = f(old.as_deref())?;
             let new = match &replace {
@@ -129,7 +138,7 @@ impl Map {
     #[new]
     #[pyo3(signature = (
         path = None, key = None, value = None, *, create = None, mode = None, read_only = false,
-        max_bytes = None, design = None, live_image = None, verify = false, accept_suspect = false
+        readers = false, max_bytes = None, design = None, live_image = None, verify = false, accept_suspect = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are named by the caller")]
     fn new(
@@ -140,6 +149,7 @@ impl Map {
         create: Option<bool>,
         mode: Option<String>,
         read_only: bool,
+        readers: bool,
         max_bytes: Option<u64>,
         design: Option<String>,
         live_image: Option<bool>,
@@ -152,6 +162,7 @@ impl Map {
             create,
             mode,
             read_only,
+            readers,
             max_bytes,
             design,
             live_image,
@@ -185,10 +196,10 @@ impl Map {
     fn __delitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<()> {
         let mut room = Room::None;
         let bytes = self.core.key.encode(key, &mut room)?;
-        match self.core.run(py, 0, |map| map.remove_raw(bytes))? {
-            Some(_) => Ok(()),
-            None => Err(error::absent(key)),
-        }
+        let mut was_there = false;
+        // As of many keys: a value that nobody wants is not copied.
+        self.core.run(py, 0, |map| map.remove_many_raw(1, |_| bytes, |_, was| was_there = was))?;
+        if was_there { Ok(()) } else { Err(error::absent(key)) }
     }
 
     fn __contains__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<bool> {

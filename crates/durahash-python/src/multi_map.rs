@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 
 use crate::column::Pairs;
 use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
-use crate::core::Core;
+use crate::core::{Core, LARGE_BYTES};
 use crate::kind::Room;
 use crate::open::{Named, Open};
 
@@ -18,6 +18,25 @@ use crate::open::{Named, Open};
 #[pyclass(subclass, frozen, module = "durahash._native")]
 pub(crate) struct MultiMap {
     pub(crate) core: Core<AnyMultiMap>,
+}
+
+/// So many values of a key are copied without the interpreter's lock.
+const MANY: u64 = 1000;
+
+/// Values one behind the other, and where each ends.
+type Values = (Vec<u8>, Vec<usize>);
+
+/// The values of a key; `None` if they have more than `most` bytes.
+fn values(map: &AnyMultiMap, key: &[u8], most: usize) -> durahash::Result<Option<Values>> {
+    let (mut bytes, mut ends, mut fit) = (Vec::new(), Vec::new(), true);
+    map.each_raw(key, |value| {
+        fit &= value.len() <= most - bytes.len();
+        if fit {
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len());
+        }
+    })?;
+    Ok(fit.then_some((bytes, ends)))
 }
 
 common_methods!(MultiMap);
@@ -50,6 +69,8 @@ impl MultiMap {
             create,
             mode,
             read_only,
+            // A reader would find the pool locked: they read maps of REH only.
+            readers: false,
             max_bytes,
             design: None,
             live_image,
@@ -106,6 +127,11 @@ impl MultiMap {
     }
 
     /// All values of ``key``, as a list in no order, which is empty where there are none.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 1], [2, 3])
+    /// >>> sorted(edges.get_all(1)), edges.get_all(2)
+    /// ([2, 3], [])
     fn get_all<'py>(
         &self,
         py: Python<'py>,
@@ -113,13 +139,13 @@ impl MultiMap {
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let mut room = Room::None;
         let key = self.core.key.encode(key, &mut room)?;
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        self.core.run(py, 0, |map| {
-            map.each_raw(key, |value| {
-                bytes.extend_from_slice(value);
-                ends.push(bytes.len());
-            })
-        })?;
+        let count = self.core.run(py, 0, |map| map.count_raw(key))?;
+        let most = if count < MANY { LARGE_BYTES - 1 } else { usize::MAX };
+        let found = match self.core.run(py, most, |map| values(map, key, most))? {
+            None => self.core.wait(py, |map| values(map, key, usize::MAX))?,
+            found => found,
+        };
+        let (bytes, ends) = found.unwrap_or_default();
         let mut begin = 0;
         let value = |end| {
             let value = &bytes[begin..end];

@@ -24,6 +24,7 @@ pub(crate) struct Named<'py> {
     pub(crate) create: Option<bool>,
     pub(crate) mode: Option<String>,
     pub(crate) read_only: bool,
+    pub(crate) readers: bool,
     pub(crate) max_bytes: Option<u64>,
     pub(crate) design: Option<String>,
     pub(crate) live_image: Option<bool>,
@@ -35,6 +36,7 @@ impl Open {
     pub(crate) fn new(path: Option<PathBuf>, named: Named<'_>) -> PyResult<Self> {
         let mut options = Options::new()
             .read_only(named.read_only)
+            .readers(named.readers)
             .verify(named.verify)
             .accept_suspect(named.accept_suspect);
         if let Some(mode) = named.mode {

@@ -119,16 +119,15 @@ def test_codecs(path):
             durahash.Cache(codec=codec)
 
 
-def test_msgpack_is_there_if_it_is_installed():
-    try:
-        import msgpack  # noqa: F401
-    except ImportError:
+def test_msgpack_is_there_if_it_is_installed(monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "msgpack", None)
         with pytest.raises(ImportError):
             durahash.Cache(codec="msgpack")
-    else:
-        c = durahash.Cache(codec="msgpack")
-        c["a"] = value = {"b": [1, b"2"], 1: {(1, (2,)): [{None: 1.5}]}}
-        assert c["a"] == value
+    pytest.importorskip("msgpack")
+    c = durahash.Cache(codec="msgpack")
+    c["a"] = value = {"b": [1, b"2"], 1: {(1, (2,)): [{None: 1.5}]}}
+    assert c["a"] == value
 
 
 def test_pop_leaves_what_it_cannot_decode(path):
@@ -264,6 +263,8 @@ def test_a_bound_of_bytes_counts_what_entries_take():
     with pytest.raises(durahash.FullError):
         full["b"] = 2
     assert dict(full.items()) == {"a": 1}
+    with pytest.raises(durahash.OptionsError, match="at least 1"):
+        durahash.Cache(max_entries=0)
     with pytest.raises(durahash.OptionsError, match="no such policy"):
         durahash.Cache(eviction_policy="least-recently-stored")
 

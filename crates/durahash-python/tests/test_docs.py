@@ -51,6 +51,8 @@ def test_help_and_completion():
     assert {"m.get_many", "m.increment", "m.keys", "m.stats"} <= {n.split("(")[0] for n in names}
     # Nothing private is offered.
     assert not [n for n in names if n.startswith("m._")]
+    m.close()
+    assert complete("m.", 0)
 
 
 def test_the_stubs_name_what_there_is():

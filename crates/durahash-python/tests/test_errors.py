@@ -75,15 +75,16 @@ def test_a_full_pool_still_answers(path):
     m.close()
 
 
-def test_a_full_disk_is_an_error_and_no_signal(path):
+@pytest.mark.parametrize("mode, limit", [("process", 4 << 20), (None, 180 << 20)])  # a new pool has a ring of 160 MiB
+def test_a_full_disk_is_an_error_and_no_signal(path, mode, limit):
     """The limit on the length of files stands for the disk: both are found when the file grows."""
     pid = os.fork()
     if pid == 0:
         try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
-            m = durahash.Map(path, key=int, value=bytes, mode="process")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            m = durahash.Map(path, key=int, value=bytes, mode=mode)
             try:
-                m.put_many((n, bytes(1000)) for n in range(100_000))
+                m.put_many((n, bytes(1000)) for n in range(200_000))
             except durahash.FullError as e:
                 os._exit(0 if "ulimit" in str(e) and m[0] == bytes(1000) else 1)
         finally:

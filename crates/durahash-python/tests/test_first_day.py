@@ -62,7 +62,8 @@ def test_errors_are_pickled():
 def test_pairs_are_those_of_dict():
     m = durahash.Map(key=str, value=int)
     m.update([["a", 1], ("b", 2), iter(("c", 3))])
-    assert dict(m) == {"a": 1, "b": 2, "c": 3}
+    m.update(self=4)
+    assert dict(m) == {"a": 1, "b": 2, "c": 3, "self": 4}
     for bad in ([("a", 1, 2)], [["a"]], [1]):
         with pytest.raises((TypeError, ValueError)):
             m.put_many(bad)
@@ -87,10 +88,19 @@ def test_numbers_that_do_not_fit_are_refused(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_what_an_object_raises_is_raised():
+    class Interrupted:
+        def __index__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        durahash.Map(key=int, value=int).get(Interrupted())
+
+
 def test_kinds_are_named_by_a_dtype_of_numpy():
     numpy = pytest.importorskip("numpy")
     m = durahash.Map(key=numpy.dtype("u8"), value=numpy.float32)
-    assert (m.key, m.value) == ("u64", "f32")
+    assert (m.key, m.value) == ("u64", "f32") and durahash.Map(key=numpy.dtype("S16"), value=int).key == "S16"
     m.put_many(numpy.arange(3, dtype="u8"), numpy.ones(3, "f4"))
     m[numpy.uint64(2**64 - 1)] = numpy.float64(2)
     assert m[2**64 - 1] == 2.0 and m[numpy.int8(1)] == 1.0

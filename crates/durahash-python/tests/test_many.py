@@ -99,6 +99,8 @@ def test_arrays_that_are_no_keys_say_how_to_become_some():
         m.get_many(good, out=numpy.zeros(4).data.toreadonly())
     with pytest.raises(TypeError):
         m.get_many(good, out=[0, 0, 0, 0])
+    with pytest.raises(durahash.TypesError, match="not a valid bool"):
+        durahash.Map(key="u64", value=bool).put_many(good, good.astype("u1"))
 
 
 def test_iterables_are_keys_and_values():

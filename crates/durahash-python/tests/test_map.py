@@ -82,6 +82,13 @@ def test_it_is_a_mutable_mapping():
         hash(m)
     values = durahash.Map(key=str, value="json")
     assert values.setdefault("a") is None and "a" in values
+    values["b"] = 1
+
+    class Clears:
+        def __eq__(self, other):
+            values.clear()
+
+    assert Clears() not in values.values()
 
 
 def test_pop_leaves_what_it_cannot_decode(path):

@@ -70,6 +70,32 @@ def test_two_interpreters_on_one_pool(path, python):
     assert [reader["a"] for reader in readers] == [1, 1]
 
 
+@pytest.mark.parametrize("cls, kinds", [(durahash.Map, {"key": str, "value": int}), (durahash.Cache, {})])
+def test_a_writer_may_have_readers(path, python, cls, kinds):
+    program = """
+        import sys, durahash
+        m = getattr(durahash, sys.argv[2])(sys.argv[1], read_only=True)
+        for _ in range(2):
+            print(m.get("a"), flush=True)
+            input()
+        try:
+            m.get("a")
+        except durahash.LockedError:
+            print("closed")
+    """
+    m = cls(path, mode="process", readers=True, **kinds)
+    m["a"] = 1
+    with python(textwrap.dedent(program), path, cls.__name__) as child:
+        said = [child.stdout.readline()]
+        m["a"] = 2
+        child.stdin.write("\n")
+        child.stdin.flush()
+        said.append(child.stdout.readline())
+        m.close()
+        out, err = child.communicate("\n")
+    assert [*said, out] == ["1\n", "2\n", "closed\n"], err
+
+
 def test_a_forked_child_is_told_what_to_do(path):
     m = durahash.Map(path, key=str, value=int)
     m["a"] = 1

@@ -1,5 +1,6 @@
 """Threads share a map."""
 
+import sys
 import threading
 
 import durahash
@@ -71,6 +72,38 @@ def test_a_close_waits_for_nobody_and_harms_nobody(path):
     run(4, work)
     m = durahash.Map(path)
     assert m.check() == [] and all(key & 0xFFFFFFFF == value for key, value in m.items())
+
+
+def test_what_is_large_is_copied_without_the_interpreters_lock():
+    large = bytes(4 << 20)
+    m, c, edges = durahash.Map(key=int, value=bytes), durahash.Cache(), durahash.MultiMap(key=int, value=int)
+    edges.add_many([1] * 100_000, range(100_000))
+    edges.add(2, 3)
+
+    def does_another_run(operation):
+        m[1] = c[1] = large
+        gate, ran = threading.Lock(), []
+        gate.acquire()
+        other = threading.Thread(target=lambda: (gate.acquire(), ran.append(True)))
+        other.start()
+        gate.release()
+        operation()
+        done = bool(ran)
+        other.join()
+        return done
+
+    operations = [
+        lambda: m[1], lambda: m.pop(1), lambda: m.update(1, lambda _: b""), lambda: c[1], lambda: c.get(1, tag=True),
+        lambda: c.pop(1), lambda: c.delete(1), lambda: c.touch(1, 60), lambda: c.add(1, 2), lambda: edges.get_all(1),
+    ]  # fmt: skip
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # by itself a thread goes on for so long
+    try:
+        for n, operation in enumerate(operations):
+            assert any(does_another_run(operation) for _ in range(100)), n
+        assert not does_another_run(lambda: (c.get(2), m.get(2), edges.get_all(2)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_other_threads_go_on_while_one_waits():

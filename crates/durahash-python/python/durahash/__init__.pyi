@@ -116,6 +116,7 @@ class Map(MutableMapping[_K, _V]):
         create: bool | None = None,
         mode: str | None = None,
         read_only: bool = False,
+        readers: bool = False,
         max_bytes: int | None = None,
         design: str | None = None,
         live_image: bool | None = None,
@@ -132,6 +133,7 @@ class Map(MutableMapping[_K, _V]):
         create: bool | None = None,
         mode: str | None = None,
         read_only: bool = False,
+        readers: bool = False,
         max_bytes: int | None = None,
         design: str | None = None,
         live_image: bool | None = None,
@@ -262,7 +264,7 @@ _Codec = Union[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]
 
 @final
 class Clock:
-    def __init__(self, seconds: float = 0.0) -> None: ...
+    def __new__(cls, seconds: float = 0.0) -> Clock: ...
     def advance(self, seconds: float) -> None: ...
 
 class Cache:
@@ -277,6 +279,7 @@ class Cache:
         create: bool | None = None,
         mode: str | None = None,
         read_only: bool = False,
+        readers: bool = False,
         max_bytes: int | None = None,
         live_image: bool | None = None,
         verify: bool = False,

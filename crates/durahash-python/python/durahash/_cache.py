@@ -14,7 +14,7 @@ class Cache(_native.Cache):
     """A dictionary in a file, or in memory, that forgets: entries may expire, and go for others where it has a bound.
 
     ``Cache(path)`` opens the pool at ``path``, or makes it where there is none. Without ``path`` the cache is in memory.
-    Its methods have the names that diskcache has. The process that has it open is the only one.
+    Its methods have the names that diskcache has.
 
     Keys are ``str``, ``bytes``, ``int``, ``float``, ``bool``, ``None``, and tuples and lists of these. They are equal if
     their types and values are: 1, 1.0, True and "1" are four keys.
@@ -34,8 +34,8 @@ class Cache(_native.Cache):
       FullError)
     - ``codec``: see above
     - ``clock``: a ``durahash.Clock``, for tests
-    - ``create``, ``mode``, ``read_only``, ``live_image``, ``max_bytes`` (of the file), ``verify``, ``accept_suspect``:
-      as of ``Map``
+    - ``create``, ``mode``, ``read_only``, ``readers``, ``live_image``, ``max_bytes`` (of the file), ``verify``,
+      ``accept_suspect``: as of ``Map``
 
     Every operation may be called from any thread. One on a single key takes effect at one instant.
 
@@ -64,6 +64,7 @@ class Cache(_native.Cache):
         create=None,
         mode=None,
         read_only=False,
+        readers=False,
         max_bytes=None,
         live_image=None,
         verify=False,

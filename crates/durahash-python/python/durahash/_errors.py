@@ -20,8 +20,8 @@ class ExistsError(Error, FileExistsError):
 
 class LockedError(Error):
     """Another process, or another map in this one, has the pool open. One process writes a pool at a time; several
-    may read it, each with ``read_only=True``, while none writes, or beside a program in Rust that allows it, until that
-    closes it."""
+    may read it, each with ``read_only=True``, while none writes, or beside one that opened it with ``readers=True``, until
+    that closes it."""
 
 
 class FullError(Error):
@@ -45,7 +45,8 @@ class PoisonedError(Error):
 
 
 class TypesError(Error, TypeError):
-    """The pool holds keys or values of other types, or is a multimap and not a map, or the other way round."""
+    """The pool holds keys or values of other types, or is a multimap and not a map, or the other way round; or bytes of an
+    array are no value of the type."""
 
 
 class TooLargeError(Error, ValueError):

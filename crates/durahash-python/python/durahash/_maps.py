@@ -52,6 +52,9 @@ class _Values(ValuesView):
     def __iter__(self):
         return self._mapping._values()
 
+    def __contains__(self, value):
+        return value in iter(self)  # ValuesView looks up each key, which may be gone by then
+
 
 class _Items(ItemsView):
     __slots__ = ()
@@ -81,6 +84,7 @@ class Map(_native.Map, MutableMapping):
     - ``mode``: ``"interval"``, the default (a kill loses nothing, loss of power the last 100 ms; ``"interval:20"``
       is 20 ms), ``"strict"`` (loss of power loses nothing), ``"process"`` (loss of power loses the pool)
     - ``read_only``: the file is not changed, and several processes may read it at once
+    - ``readers``: True to let them read it beside this map: in the mode ``process``, or ``interval`` with a live image
     - ``live_image``: in the mode interval or strict, False for a log of lines in place of a live image, which a new
       pool on ext4 or XFS has: half the space, slower inserts, and a slower open after a kill
     - ``max_bytes``, ``design``, ``verify``, ``accept_suspect``: as the library's options of these names
@@ -106,6 +110,7 @@ class Map(_native.Map, MutableMapping):
         create=None,
         mode=None,
         read_only=False,
+        readers=False,
         max_bytes=None,
         design=None,
         live_image=None,
@@ -127,7 +132,7 @@ class Map(_native.Map, MutableMapping):
         """A view of the pairs, which goes over the map once."""
         return _Items(self)
 
-    def update(self, *args, **options):
+    def update(self, /, *args, **options):
         """``update(key, f)`` gives ``key`` the value that ``f`` makes of the one it has, and returns it.
 
         ``f`` gets ``default``, which is None, where there is no value. It returns ``durahash.DELETE`` to remove the
