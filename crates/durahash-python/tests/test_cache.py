@@ -146,10 +146,7 @@ UNSOUND = """
 import durahash, gc, mmap, sys
 
 def nested(depth):
-    made = b"n"
-    for _ in range(depth):
-        made = b"l" + len(made).to_bytes(4, "little") + made
-    return made
+    return b"".join(b"l" + (5 * n + 1).to_bytes(4, "little") for n in reversed(range(depth))) + b"n"
 
 class Entry:
     def __init__(self):
