@@ -346,7 +346,7 @@ fn a_clear_tells_what_has_expired() {
         assert_eq!(cache.len().unwrap(), 0);
         let mut told: Vec<u64> = cache.evicted().map(|gone| gone.unwrap().value).collect();
         told.sort_unstable();
-        assert!(told.into_iter().eq(0..=VALUES), "{design}, {max}");
+        assert_eq!(told, (0..=VALUES).collect::<Vec<_>>(), "{design}, {max}");
         assert_sound(&cache);
     }
 }

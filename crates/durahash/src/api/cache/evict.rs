@@ -83,30 +83,26 @@ impl Inner {
     /// Takes the turn of `key`, if there are turns, and keeps what has expired of its hash.
     pub(super) fn turn(&self, key: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
         let Some(queue) = &self.queue else { return Ok(None) };
-        self.turn_of(queue, self.engine().records.hash(key), self.time.now()).map(Some)
+        self.turn_of(queue, self.engine().records.hash(key)).map(Some)
     }
 
-    /// Takes the turn of a hash, and keeps what has expired of it by then.
-    fn turn_of<'a>(&self, queue: &'a Queue, h: u64, now: u64) -> Result<MutexGuard<'a, ()>> {
+    /// Takes the turn of a hash, and keeps what has expired of it.
+    fn turn_of<'a>(&self, queue: &'a Queue, h: u64) -> Result<MutexGuard<'a, ()>> {
         let turn = queue.turn(h);
         let mut expiries = Vec::new();
         self.engine().expiries(h, &mut expiries)?;
+        let now = self.time.now();
         if expiries.iter().any(|expiry| is_over(*expiry, now)) {
-            self.keep_expired(queue, (h, now), &turn)?;
+            self.keep_expired(queue, h, &turn)?;
         }
         Ok(turn)
     }
 
     /// Moves what has expired of a hash to what is kept; how many entries that were.
-    fn keep_expired(
-        &self,
-        queue: &Queue,
-        (h, now): (u64, u64),
-        turn: &MutexGuard<'_, ()>,
-    ) -> Result<u64> {
+    fn keep_expired(&self, queue: &Queue, h: u64, turn: &MutexGuard<'_, ()>) -> Result<u64> {
         let mut pairs = Vec::new();
         self.engine().pairs(h, &mut pairs)?;
-        pairs.retain(|(_, value)| split(value).is_some_and(|(expiry, _)| is_over(expiry, now)));
+        pairs.retain(|(_, value)| self.has_expired(value));
         for pair in &pairs {
             queue.take(&self.handle, h, pair, turn)?;
             self.note_expired(h, &pair.0, &pair.1);
@@ -117,8 +113,7 @@ impl Inner {
     /// Removes the entries of a hash that have expired; how many that were.
     pub(super) fn remove_expired(&self, h: u64) -> Result<u64> {
         if let Some(queue) = &self.queue {
-            let turn = queue.turn(h);
-            return self.keep_expired(queue, (h, self.time.now()), &turn);
+            return self.keep_expired(queue, h, &queue.turn(h));
         }
         let mut removed = 0;
         self.engine().remove_expired(h, self.time.now(), &mut |key, value| {
@@ -303,10 +298,10 @@ impl Inner {
 
     /// Removes all entries, damaged ones too. What has expired is kept, where what goes by itself is.
     pub(super) fn clear(&self) -> Result<()> {
-        let (engine, now) = (self.engine(), self.time.now());
+        let engine = self.engine();
         engine.store.writable()?;
         // The sweep keeps nothing of a hash that is damaged either.
-        let turn = |h| match self.queue.as_ref().map(|queue| self.turn_of(queue, h, now)) {
+        let turn = |h| match self.queue.as_ref().map(|queue| self.turn_of(queue, h)) {
             Some(Err(e)) if is_damage(&e) => Ok(None),
             turn => turn.transpose(),
         };

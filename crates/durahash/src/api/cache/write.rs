@@ -315,7 +315,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         })
     }
 
-    /// Removes everything, as [`Map::clear`](crate::Map::clear). What had expired before is told first, where
+    /// Removes everything, as [`Map::clear`](crate::Map::clear). What has expired is told, where
     /// [that is kept](crate::Options::keep_evicted).
     ///
     /// # Errors
