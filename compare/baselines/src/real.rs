@@ -3,7 +3,7 @@
 //! A client is a thread that does one operation after the other, on the index that the simulations go on from; nodes
 //! are threads of this process. What a client's processor takes for an operation on shared memory is what simulated clients
 //! are charged (`assumed.rs`). UCX is measured where the environment names its transports, as `UCX_TLS=posix,self` does; with
-//! `tcp` it does not wake a node of the same process, which then answers every 20 ms.
+//! `tcp` a node of the same process sleeps up to 20 ms before it answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
