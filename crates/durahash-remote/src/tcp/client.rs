@@ -62,6 +62,15 @@ struct Own {
     unsignaled: Vec<(u64, u64)>,
 }
 
+/// Refuses offers of another fabric.
+pub(super) fn check_fabric(offers: &Offers) -> Result<()> {
+    if offers.fabric() == FABRIC {
+        return Ok(());
+    }
+    let what = "the nodes lend their memory over another fabric than TCP";
+    Err(ErrorKind::Options { what }.into())
+}
+
 impl Tcp {
     /// Joins the nodes that have admitted this client, and takes a row at the first.
     ///
@@ -71,10 +80,7 @@ impl Tcp {
     /// [`Unreachable`](ErrorKind::Unreachable) when a node does not answer; [`Io`](ErrorKind::Io),
     /// [busy](no_row), when no row is free, or when no thread can be started.
     pub fn attach(offers: Offers) -> Result<Self> {
-        if offers.fabric() != FABRIC {
-            let what = "the nodes lend their memory over another fabric than TCP";
-            return Err(ErrorKind::Options { what }.into());
-        }
+        check_fabric(&offers)?;
         let (links, offers) = offers.into_parts();
         if offers.iter().any(|offer| offer.max_clients < offers[0].max_clients) {
             let what = "a node lets fewer clients in than the first one";

@@ -48,6 +48,7 @@ mod requests;
 
 mod client;
 mod session;
+
 mod warden;
 
 #[cfg(test)]

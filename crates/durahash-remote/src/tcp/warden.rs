@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{ErrorKind, Result};
 
-use super::frames::{BAR, DONE, FABRIC, WHO, WHO_BYTES, WHO_ROWS, plain};
+use super::client::check_fabric;
+use super::frames::{BAR, DONE, WHO, WHO_BYTES, WHO_ROWS, plain};
 use crate::node::Offers;
 use crate::wire::Channel;
 
@@ -37,10 +38,7 @@ impl Warden {
     /// # Errors
     /// [`Options`](ErrorKind::Options) when the offers are of another fabric.
     pub fn attach(offers: Offers) -> Result<Self> {
-        if offers.fabric() != FABRIC {
-            let what = "the nodes lend their memory over another fabric than TCP";
-            return Err(ErrorKind::Options { what }.into());
-        }
+        check_fabric(&offers)?;
         let (links, offers) = offers.into_parts();
         let (mut channels, mut silence) = (Vec::new(), Duration::ZERO);
         for link in links {

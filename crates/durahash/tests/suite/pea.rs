@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::pea::{Pea, Policy};
 use durahash::{Design, ErrorKind, Map, Options, SyncMode};
+use durahash_media::hash::WordMix;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Place, Pool};
 use durahash_testkit::{budget, new_path, pool_on};
@@ -252,6 +253,20 @@ fn small_segments_without_room_stay_as_they_are() {
     }
     // Three are there, two large segments and an array come.
     assert_eq!(small, 9);
+}
+
+/// A merge takes the reserve where others have taken all that was free.
+#[test]
+fn a_merge_has_space_where_nothing_is_free() {
+    let pool = pool_on(Dram::new(64 << 10).unwrap(), TINY);
+    let place: Place<Dram> = pool.clone().into();
+    let pea = Pea::create(pool, Policy::default()).unwrap();
+    let hash = |i: u64| WordMix::new(9).mix(i) << 1;
+    let is_put = |i: &u64| pea.update(hash(*i), Room::ForNew, &mut |_| Ok(Change::Set(1))).is_ok();
+    let keys = (0..).take_while(is_put).count() as u64;
+    while place.take_unit_extent().is_ok() {}
+    assert!((0..keys).all(|i| remove(&pea, hash(i)) == Some(1)));
+    assert_eq!(pea.stats().depths, [0, 2], "everything has merged");
 }
 
 /// A map beside others has segments of half a mebibyte, whatever the extents are of the pool.
