@@ -1,36 +1,31 @@
 //! The methods of maps for many keys at once.
 
-use durahash::AnyMap;
 use pyo3::prelude::*;
 
 use crate::column::{Array, Column, Pace, Pairs, Rows};
+use crate::core::{Any, Core};
 use crate::flags::Flags;
 use crate::kind::Kind;
 use crate::map::Map;
 
-/// Asks a map about so many keys, whose answers are pushed to the list.
-type Ask = fn(&AnyMap, usize, Rows<'_>, &mut Vec<bool>) -> durahash::Result<()>;
-
-impl Map {
-    /// The answers to all keys, some at a time.
-    fn each_piece<'py>(
-        &self,
-        py: Python<'py>,
-        keys: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyAny>>,
-        ask: Ask,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let mut keys = Column::new(keys, &self.core.key)?;
-        let mut flags = Flags::new(out, keys.count())?;
-        loop {
-            let piece = keys.next(&self.core.key, keys.most())?;
-            if piece.count == 0 {
-                return flags.answer(py);
-            }
-            let (count, rows) = (piece.count, piece.rows());
-            flags.piece(count, |done| self.core.wait(py, |map| ask(map, count, rows, done)))?;
-            py.check_signals()?;
+/// The answers to all keys, some at a time: `ask` asks a map about so many, and pushes what it answers.
+pub(crate) fn each_piece<'py, M: Any>(
+    core: &Core<M>,
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+    ask: fn(&M, usize, Rows<'_>, &mut Vec<bool>) -> durahash::Result<()>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut keys = Column::new(keys, &core.key)?;
+    let mut flags = Flags::new(out, keys.count())?;
+    loop {
+        let piece = keys.next(&core.key, keys.most())?;
+        if piece.count == 0 {
+            return flags.answer(py);
         }
+        let (count, rows) = (piece.count, piece.rows());
+        flags.piece(count, |done| core.wait(py, |map| ask(map, count, rows, done)))?;
+        py.check_signals()?;
     }
 }
 
@@ -213,7 +208,7 @@ impl Map {
         keys: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.each_piece(py, keys, out, |map, count, rows, done| {
+        each_piece(&self.core, py, keys, out, |map, count, rows, done| {
             map.contains_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
         })
     }
@@ -232,7 +227,7 @@ impl Map {
         keys: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.each_piece(py, keys, out, |map, count, rows, done| {
+        each_piece(&self.core, py, keys, out, |map, count, rows, done| {
             map.remove_many_raw(count, |i| rows.row(i), |_, is| done.push(is))
         })
     }

@@ -8,10 +8,11 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 
-use crate::column::Pairs;
+use crate::column::{Column, Pairs};
 use crate::common::{Entries, Given, Owner, common_methods, typed_methods};
 use crate::core::{Core, LARGE_BYTES};
 use crate::kind::Room;
+use crate::many::each_piece;
 use crate::open::{Named, Open};
 
 /// A multimap; `durahash.MultiMap` adds the views.
@@ -37,6 +38,22 @@ fn values(map: &AnyMultiMap, key: &[u8], most: usize) -> durahash::Result<Option
         }
     })?;
     Ok(fit.then_some((bytes, ends)))
+}
+
+impl MultiMap {
+    fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        (bytes, ends): &Values,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut begin = 0;
+        let value = |end: &usize| {
+            let value = &bytes[begin..*end];
+            begin = *end;
+            self.core.value.decode(py, value)
+        };
+        ends.iter().map(value).collect()
+    }
 }
 
 common_methods!(MultiMap);
@@ -145,14 +162,7 @@ impl MultiMap {
             None => self.core.wait(py, |map| values(map, key, usize::MAX))?,
             found => found,
         };
-        let (bytes, ends) = found.unwrap_or_default();
-        let mut begin = 0;
-        let value = |end| {
-            let value = &bytes[begin..end];
-            begin = end;
-            self.core.value.decode(py, value)
-        };
-        ends.into_iter().map(value).collect()
+        self.decoded(py, &found.unwrap_or_default())
     }
 
     /// The number of values of ``key``.
@@ -199,5 +209,80 @@ impl MultiMap {
         let mut room = Room::None;
         let key = self.core.key.encode(key, &mut room)?;
         self.core.run(py, 0, |map| map.remove_all_raw(key))
+    }
+
+    /// Looks many keys up. Returns a list that has True for each that has values; with ``out``, an array of bools or
+    /// bytes, writes it there and returns how many have.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 1], [2, 3])
+    /// >>> edges.contains_many([1, 2])
+    /// [True, False]
+    #[pyo3(signature = (keys, out = None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        each_piece(&self.core, py, keys, out, |map, count, rows, done| {
+            for i in 0..count {
+                done.push(map.count_raw(rows.row(i))? > 0);
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes all values of many keys. Returns a list that has True for each that had some; with ``out``, an array of
+    /// bools or bytes, writes it there and returns how many had.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 1], [2, 3])
+    /// >>> edges.remove_all_many([1, 2]), len(edges)
+    /// ([True, False], 0)
+    #[pyo3(signature = (keys, out = None))]
+    fn remove_all_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        each_piece(&self.core, py, keys, out, |map, count, rows, done| {
+            for i in 0..count {
+                done.push(map.remove_all_raw(rows.row(i))? > 0);
+            }
+            Ok(())
+        })
+    }
+
+    /// The values of many keys: a list of lists, as of `get_all`.
+    ///
+    /// >>> edges = durahash.MultiMap(key=int, value=int)
+    /// >>> edges.add_many([1, 2], [3, 4])
+    /// >>> edges.get_all_many([2, 5, 1])
+    /// [[4], [], [3]]
+    fn get_all_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Vec<Bound<'py, PyAny>>>> {
+        let core = &self.core;
+        let (mut keys, mut lists) = (Column::new(keys, &core.key)?, Vec::new());
+        loop {
+            // A key may have any number of values.
+            let piece = keys.next(&core.key, 64)?;
+            if piece.count == 0 {
+                return Ok(lists);
+            }
+            let (count, rows) = (piece.count, piece.rows());
+            let found = core.wait(py, |map| {
+                let of = |i| values(map, rows.row(i), usize::MAX);
+                (0..count).map(of).collect::<durahash::Result<Vec<_>>>()
+            })?;
+            for found in found.into_iter().flatten() {
+                lists.push(self.decoded(py, &found)?);
+            }
+            py.check_signals()?;
+        }
     }
 }

@@ -46,6 +46,12 @@ def test_many_values_come_from_arrays():
     m = durahash.MultiMap(key="u64", value="u32")
     m.add_many(numpy.arange(100_000, dtype="u8") % 10, numpy.arange(100_000, dtype="u4"))
     assert m.count(3) == 10_000 and sorted(m.get_all(3))[:2] == [3, 13]
+    keys, mask = numpy.arange(2000, dtype="u8"), numpy.zeros(2000, dtype="?")
+    assert m.contains_many(keys, out=mask) == 10 and mask[:11].tolist() == [True] * 10 + [False]
+    many = m.get_all_many(keys)
+    assert len(many) == 2000 and sorted(many[3]) == sorted(m.get_all(3)) and many[10] == []
+    assert m.remove_all_many([7, 7, 10]) == [True, False, False] and m.count(7) == 0
+    m.add_many([7] * 10_000, range(10_000))
     m.add_many({3: 1})
     assert m.stats().entries == 100_001
     m.clear()

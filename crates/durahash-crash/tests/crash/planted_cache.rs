@@ -32,7 +32,7 @@ fn is_found(fault: Planted, find: impl Fn() -> Option<String>) {
 
 /// The findings of scripts.
 fn evicts(seeds: u64) -> Option<String> {
-    by_scripts(&named("cache-evicted"), seeds, 60, 4)
+    by_scripts(&named("cache-evicted"), seeds, 60, 16)
 }
 
 const MAX_BYTES: u64 = 512 << 10;
@@ -63,7 +63,7 @@ fn what_has_expired_and_is_revived_by_a_crash_is_found() {
 #[test]
 fn what_was_evicted_and_is_revived_by_a_merge_is_found() {
     is_found((None, Some(reh::Fault::CopiesKept)), || evicts(4));
-    is_found((None, Some(reh::Fault::CopiesKept)), || by_scripts(&named("cache-aside"), 4, 60, 4));
+    is_found((None, Some(reh::Fault::CopiesKept)), || by_scripts(&named("cache-aside"), 4, 60, 16));
 }
 
 #[test]

@@ -289,7 +289,8 @@ fn a_pool_of_before_is_not_undone_by_a_long_live_file() {
     let (dir, path) = new_path();
     let old = dir.path().join("old");
     let keys = 1_200_000;
-    let map: Map<u64, u64> = options(HOUR).create(&path).unwrap();
+    // All at once at the close.
+    let map: Map<u64, u64> = options(HOUR).log_bytes(256 << 20).create(&path).unwrap();
     fill(&map, 0..keys);
     map.close().unwrap();
     assert!(live_file(dir.path()).exists());
