@@ -97,8 +97,8 @@ impl<M: Medium> Esh<M> {
         })
     }
 
-    fn new(map: Place<M>, epochs: Epochs) -> Result<Self> {
-        let pool = Arc::clone(map.pool());
+    /// The sizes of segments.
+    pub(super) fn shape_of(map: &Place<M>) -> Result<Shape> {
         let format = map.format();
         let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
         let buckets = match u32::from(format.geometry.buckets) {
@@ -110,10 +110,17 @@ impl<M: Medium> Esh<M> {
             }
         };
         let shape = Shape::new(buckets, slots);
-        if shape.segment_bytes() > pool.extent_bytes() {
+        if shape.segment_bytes() > map.pool().extent_bytes() {
             let what = "a segment of ESH fits an extent";
             return Err(ErrorKind::Options { what }.into());
         }
+        Ok(shape)
+    }
+
+    fn new(map: Place<M>, epochs: Epochs) -> Result<Self> {
+        let pool = Arc::clone(map.pool());
+        let format = map.format();
+        let shape = Self::shape_of(&map)?;
         let growth = Growth::default();
         let per_extent = pool.extent_bytes() / shape.segment_bytes();
         Ok(Esh {

@@ -13,7 +13,8 @@
 
 use durahash_media::bits;
 
-use super::layout::BUCKET_BYTES;
+use super::layout::{BUCKET_BYTES, Head};
+use crate::extendible::extend;
 use crate::extendible::unit::Unit;
 
 /// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
@@ -174,6 +175,11 @@ impl Shape {
         Shape { main: buckets - 2 * pairs, pairs, extents, ..self }
     }
 
+    /// That of small segments of the same pool.
+    pub(super) fn small(self, extent_bytes: u64) -> Shape {
+        Shape { is_small: true, ..self.of(1, extent_bytes) }
+    }
+
     /// The properties in which segments of one pool may differ, as one word.
     pub(super) const fn to_word(self) -> u64 {
         self.main as u64 | (self.pairs as u64) << 32 | (self.is_small as u64) << 63
@@ -197,6 +203,19 @@ impl Shape {
     /// Of the slots of a segment's main buckets.
     pub(super) fn three_quarters(&self) -> u64 {
         u64::from(self.main * self.slots) * 3 / 4
+    }
+
+    /// True if lookups find `h` in slot `i` of a bucket, in the segment of this place and these hashes (PEA-2).
+    pub(super) fn finds<const MULTI: bool>(
+        &self,
+        (prefix, place): (u64, Unit),
+        bucket: u32,
+        head: Head<MULTI>,
+        (i, h): (u32, u64),
+    ) -> bool {
+        extend::covers(prefix, place.depth(), h)
+            && head.names(i, h)
+            && self.homes(h).buckets(Strategy::of(place)).any(|home| home == bucket)
     }
 
     /// All buckets of a segment.
