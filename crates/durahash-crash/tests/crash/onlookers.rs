@@ -96,11 +96,12 @@ fn interrupted<T>(interruption: impl FnMut() + 'static, f: impl FnOnce() -> T) -
     done
 }
 
-/// The `i`-th key: half of them in a fourth of all hashes, so that depths differ.
+/// The `i`-th key: half of them in a fourth of all hashes, so that depths differ; and of two fingerprints, so that
+/// lookups come to slots of others.
 fn key(i: usize) -> u64 {
     const MIX: WordMix = WordMix::new(42);
     let h = MIX.mix(i as u64);
-    if i.is_multiple_of(2) { h >> 2 } else { h }
+    (if i.is_multiple_of(2) { h >> 2 } else { h }) & !0xfe
 }
 
 /// A key, and its new value if it is put.

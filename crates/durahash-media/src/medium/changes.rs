@@ -17,7 +17,7 @@
 //!        2  maps that were removed from the pool
 //!        3  live file of that open: device, inode, time at which it was made; then the place and the bytes
 //!           of the log's area, which it has not. Zeros: the words are those of the pool's own file
-//!        8  segments that were replaced, in all maps
+//!        8  segments of Pea Hash that were replaced, in all maps
 //!        9  counters: hashes in their order, each as many
 //! ```
 
@@ -110,14 +110,12 @@ impl Changes {
         self.counters(h, bits).iter().fold(0, |sum, counter| sum.wrapping_add(counter.load()))
     }
 
-    /// Counts a change of how the hashes that begin like `h` in `bits` bits are placed as a whole: another segment, or
-    /// other places in it.
-    pub fn raise_segment(&self, h: u64, bits: u32) {
+    /// Counts a segment that was replaced, for readers who look at less of it at once.
+    pub fn replace_segment(&self) {
         self.words()[SEGMENTS].fetch_add(1);
-        self.raise(h, bits);
     }
 
-    /// A number that is another one after each [change of a segment](Self::raise_segment), whichever.
+    /// A number that is another one after each [segment that was replaced](Self::replace_segment).
     #[must_use]
     pub fn segments(&self) -> u64 {
         self.words()[SEGMENTS].load()
@@ -181,10 +179,12 @@ mod tests {
         changes.raise(0x6 << 60, 2);
         assert_eq!([3, 4, 7, 8].map(|h| of(h, 4)), [1, 1, 1, 0]);
         assert_eq!([of(0, 1), of(0, 2), of(15, 1), of(9, 0)], [5, 1, 0, 5]);
-        assert_eq!(changes.segments(), 0);
         // All.
-        changes.raise_segment(0, 0);
-        assert_eq!((of(15, 64), of(0, 0), changes.segments()), (1, 21, 1));
+        changes.raise(0, 0);
+        assert_eq!((of(15, 64), of(0, 0)), (1, 21));
+        assert_eq!(changes.segments(), 0);
+        changes.replace_segment();
+        assert_eq!((of(0, 0), changes.segments()), (21, 1));
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));

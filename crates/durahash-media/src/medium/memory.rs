@@ -148,14 +148,6 @@ pub trait Memory: Send + Sync + Sized + 'static {
         }
     }
 
-    /// As [`Changes::raise_segment`].
-    #[inline]
-    fn segment_changed(&self, h: u64, bits: u32) {
-        if let Some(changes) = self.changes() {
-            changes.raise_segment(h, bits);
-        }
-    }
-
     /// Tells a simulation what happens; empty elsewhere.
     #[inline(always)]
     #[track_caller]

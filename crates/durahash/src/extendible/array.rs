@@ -219,7 +219,7 @@ impl Array {
     ) -> Result<()> {
         self.store(map, depth, place, prefix)?;
         map.pool().medium().fence();
-        map.pool().medium().segment_changed(prefix, changed);
+        map.pool().medium().changed(prefix, changed);
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Array {
         medium.flush_fresh(words);
         medium.fence();
         map.set_root(ROOT, self.word(Unit::new(first, depth), ROOT_PREFIX))?;
-        medium.segment_changed(0, 0);
+        medium.changed(0, 0);
         let old = self.first.swap(first, Ordering::AcqRel);
         Ok(old..old + Self::extents(map, before))
     }

@@ -256,6 +256,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let old = array.write(&self.map, (depth, depth), &|i| {
                 made[usize::from(i >> (depth - 1) != 0)].place.to_word()
             })?;
+            self.replaced();
             for whole in small {
                 whole.exclude_readers();
                 self.retire(whole);
@@ -427,7 +428,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         if planted(Fault::SegmentUncounted) {
             return self.store_word(place, changed.0);
         }
-        self.writers.array.commit(&self.map, self.directory.depth(), place, changed)
+        self.writers.array.commit(&self.map, self.directory.depth(), place, changed)?;
+        self.replaced();
+        Ok(())
+    }
+
+    /// Counts another segment, or another strategy of one, for walks of readers in other processes (`onlooker.rs`).
+    fn replaced(&self) {
+        if let Some(changes) = self.medium().changes() {
+            changes.replace_segment();
+        }
     }
 
     /// The most entries of two buddies that are merged: three quarters of the main buckets of one.

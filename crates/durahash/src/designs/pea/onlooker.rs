@@ -11,7 +11,7 @@
 //! - **ON-2** A split, a merge, another strategy, segments that become large, a segment that is mended: all hashes of the
 //!   segment, or of both, and once more in the count of segments. After the last store, before the directory in DRAM says so, and
 //!   so before the next operation there.
-//! - **ON-3** A new array: all hashes, and in the count of segments, before the old one is given back.
+//! - **ON-3** A new array: all hashes, before the old one is given back.
 //!
 //! # Why a lookup is right
 //! It reads the counter of its hash `h`, finds the segment, and reads the head of each bucket in the order of the strategy, until a slot
@@ -44,8 +44,8 @@
 //! inserted again may be met twice; then a lookup tells.
 //!
 //! # Limits
-//! While segments are replaced faster than one is walked over, a walk does not come to an end: it takes below a millisecond or two, and
-//! a segment has tens of thousands of entries.
+//! While segments are replaced faster than one is walked over, a walk begins again and again. The count is one for all maps of Pea
+//! Hash in the pool.
 
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Place, Result};
