@@ -42,7 +42,6 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Place, Result};
 
-use super::Esh;
 use super::layout::{BUCKET_BYTES, Bucket, Commit, Fingerprints};
 use super::overflow::Shape;
 use super::planted::{Fault, planted};
@@ -136,7 +135,7 @@ impl<M: Medium> Sight for Segments<M> {
     const INVARIANT: &'static str = "ESH-1";
 
     fn new(map: Place<M>) -> Result<Self> {
-        let shape = Esh::shape_of(&map)?;
+        let shape = Shape::of_map(&map)?;
         let array = Array::new(map.format().seed);
         Ok(Segments { watch: Watch::new(map, "the directory is broken"), array, shape })
     }

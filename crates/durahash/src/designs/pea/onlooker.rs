@@ -53,7 +53,6 @@ use durahash_media::{Medium, Place, Result};
 use super::layout::{BUCKET_BYTES, Bucket, Head};
 use super::planted::{Fault, planted};
 use super::strategy::{Policy, Shape, Strategy, is_small};
-use super::{Segment, Table};
 use crate::designs::one_of_each;
 use crate::designs::onlooker::{Sight, Watch};
 use crate::extendible::array::Array;
@@ -85,13 +84,13 @@ impl<M: Medium> Segments<M> {
         Ok(self.array.seek(&self.watch.map, h)?.filter(is_one))
     }
 
-    fn offset(&self, segment: Segment, number: u32) -> u64 {
-        (segment << self.watch.map.format().geometry.extent_shift)
+    fn offset(&self, place: Unit, number: u32) -> u64 {
+        (place.number() << self.watch.map.format().geometry.extent_shift)
             + u64::from(number) * BUCKET_BYTES
     }
 
     fn bucket(&self, place: Unit, number: u32) -> Result<&Bucket> {
-        self.watch.pool().at(self.offset(place.number(), number))
+        self.watch.pool().at(self.offset(place, number))
     }
 
     fn head(&self, bucket: &Bucket) -> Head<false> {
@@ -158,7 +157,7 @@ impl<M: Medium> Segments<M> {
         if medium.load(&bucket.head[0]) != head.0[0] {
             return Ok(None);
         }
-        let off = self.offset(place.number(), number);
+        let off = self.offset(place, number);
         if head.is_gone() {
             let what = "the head of a bucket is gone, with its slots".to_owned();
             found.push(Finding::new("PEA-9", off, what));
@@ -183,7 +182,7 @@ impl<M: Medium> Sight for Segments<M> {
     const INVARIANT: &'static str = "PEA-1";
 
     fn new(map: Place<M>) -> Result<Self> {
-        let large = Table::<M, false>::large_shape(&map, Policy::default())?;
+        let large = Shape::large(&map, false, Policy::default())?;
         let array = Array::new(map.format().seed);
         Ok(Segments { watch: Watch::new(map, "the directory is broken"), array, large })
     }

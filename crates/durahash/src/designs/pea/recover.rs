@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
-use super::layout::{BUCKET_BYTES, SLOTS, used_slots};
+use super::layout::BUCKET_BYTES;
 use super::strategy::{Policy, Shape, Strategy, is_small};
 use super::{STASH_LOCK, Table, Writers};
-use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
@@ -26,9 +25,6 @@ use crate::index::{Finding, IndexStats, PeaStats};
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
 pub(crate) const EXTRA_COUNTER: usize = 6;
-
-/// The most that [`Policy::first_until`] is in a multimap.
-const MULTI_FIRST_UNTIL: u32 = 6;
 
 /// Bytes of locks and count of a segment, which stand apart by as many extents as the segments.
 const ROW_BYTES: u64 = 128;
@@ -108,7 +104,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             return Err(ErrorKind::Options { what }.into());
         }
         let max_bytes = pool.max_bytes();
-        let large = Self::large_shape(&map, policy)?;
+        let large = Shape::large(&map, MULTI, policy)?;
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
@@ -129,27 +125,6 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             pool,
             map,
         })
-    }
-
-    /// The shape of large segments.
-    pub(super) fn large_shape(map: &Place<M>, policy: Policy) -> Result<Shape> {
-        let format = map.format();
-        let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
-        // Where a bucket of a multimap is full, a key gets a list.
-        let most = if MULTI { MULTI_FIRST_UNTIL } else { SLOTS };
-        let first_until = policy.first_until.min(most);
-        let large = Shape {
-            main: 0,
-            pairs: 0,
-            extents: 1,
-            is_small: false,
-            // The last slot of a multimap's bucket is for a list.
-            slots: slots - u32::from(MULTI),
-            used: used_slots(slots),
-            policy: Policy { first_until, ..policy },
-        };
-        let extents = u64::from(format.geometry.buckets.max(1));
-        Ok(large.of(extents, map.pool().extent_bytes()))
     }
 
     /// The extents of all segments of an array.

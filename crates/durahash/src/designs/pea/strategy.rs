@@ -11,14 +11,18 @@
 //! segment, and the last entry but one that a first bucket would take, which goes to the second one where that is
 //! much emptier. Few entries do, but they fill the buckets that no other would.
 
-use durahash_media::bits;
+use durahash_media::{Medium, Place, Result, bits};
 
-use super::layout::{BUCKET_BYTES, Head};
+use super::layout::{BUCKET_BYTES, Head, SLOTS, used_slots};
+use crate::designs::slots_of;
 use crate::extendible::extend;
 use crate::extendible::unit::Unit;
 
 /// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
 const BUCKETS_PER_PAIR: u32 = 64;
+
+/// The most that [`Policy::first_until`] is in a multimap.
+const MULTI_FIRST_UNTIL: u32 = 6;
 
 /// The tag of a small segment, instead of that of its strategy, which is the last one.
 pub(super) const SMALL: u8 = 3;
@@ -168,6 +172,30 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// That of large segments of a map.
+    ///
+    /// # Errors
+    /// [`Options`](durahash_media::ErrorKind::Options) for a geometry that cannot be.
+    pub(super) fn large<M: Medium>(map: &Place<M>, is_multi: bool, policy: Policy) -> Result<Self> {
+        let format = map.format();
+        let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
+        // Where a bucket of a multimap is full, a key gets a list.
+        let most = if is_multi { MULTI_FIRST_UNTIL } else { SLOTS };
+        let first_until = policy.first_until.min(most);
+        let large = Shape {
+            main: 0,
+            pairs: 0,
+            extents: 1,
+            is_small: false,
+            // The last slot of a multimap's bucket is for a list.
+            slots: slots - u32::from(is_multi),
+            used: used_slots(slots),
+            policy: Policy { first_until, ..policy },
+        };
+        let extents = u64::from(format.geometry.buckets.max(1));
+        Ok(large.of(extents, map.pool().extent_bytes()))
+    }
+
     /// The same of segments of so many extents of `extent_bytes` bytes.
     pub(super) fn of(self, extents: u64, extent_bytes: u64) -> Self {
         let buckets = (extents * extent_bytes / BUCKET_BYTES) as u32;
