@@ -7,6 +7,4 @@ faults! {
     EntryUncounted,
     /// An entry that comes home is not counted before it leaves its other bucket.
     HomeUncounted,
-    /// A reader does not ask if the slot in which it has found its hash is live still.
-    LiveOnce,
 }

@@ -203,7 +203,7 @@ impl<M: Medium> Sight for Segments<M> {
                     let payload = medium.load(&slot.payload);
                     let now = Head::<false>([medium.load(&bucket.head[0]), 0]);
                     let is_live = now.live() & 1 << i != 0;
-                    return Ok((is_live || planted(Fault::LiveOnce)).then_some(Some(payload)));
+                    return Ok(is_live.then_some(Some(payload)));
                 }
             }
             if head.0[0] & Head::<false>::END != 0 {

@@ -9,8 +9,6 @@ faults! {
     MoveUncounted,
     /// Other segments and strategies are not.
     SegmentUncounted,
-    /// A reader does not ask if the slot in which it has found its hash is live still.
-    LiveOnce,
     /// A walk does not ask if its segment was replaced meanwhile.
     SegmentOnce,
 }
