@@ -86,7 +86,7 @@ impl MultiMap {
             create,
             mode,
             read_only,
-            // A reader would find the pool locked: they read maps of REH only.
+            // A reader beside a writer sees no multimap.
             readers: false,
             max_bytes,
             design: None,

@@ -17,7 +17,8 @@
 //!        2  maps that were removed from the pool
 //!        3  live file of that open: device, inode, time at which it was made; then the place and the bytes
 //!           of the log's area, which it has not. Zeros: the words are those of the pool's own file
-//!        8  counters: hashes in their order, each as many
+//!        8  segments of Pea Hash that were replaced, in all maps
+//!        9  counters: hashes in their order, each as many
 //! ```
 
 use std::ptr::NonNull;
@@ -25,13 +26,15 @@ use std::ptr::NonNull;
 use crate::word::PmU64;
 
 /// Words before the counters.
-const HEAD_WORDS: usize = 8;
+const HEAD_WORDS: usize = 9;
 /// The format of these words.
-const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x02");
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x03");
 /// What names the medium whose words the counters are of.
 pub(crate) type Named = [u64; 5];
 /// Where that stands.
 const NAMED: usize = 3;
+/// Where the replaced segments are counted.
+const SEGMENTS: usize = 8;
 /// Where a file has the epoch.
 pub(crate) const EPOCH_OFF: u64 = 8;
 /// Counters of a file, as a power of two.
@@ -107,6 +110,17 @@ impl Changes {
         self.counters(h, bits).iter().fold(0, |sum, counter| sum.wrapping_add(counter.load()))
     }
 
+    /// Counts a segment that was replaced, for readers who look at less of it at once.
+    pub fn replace_segment(&self) {
+        self.words()[SEGMENTS].fetch_add(1);
+    }
+
+    /// A number that is another one after each [segment that was replaced](Self::replace_segment).
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        self.words()[SEGMENTS].load()
+    }
+
     /// How many maps were removed: the number of one of them may be another map's now.
     pub(crate) fn removed_maps(&self) -> u64 {
         self.words()[2].load()
@@ -168,6 +182,9 @@ mod tests {
         // All.
         changes.raise(0, 0);
         assert_eq!((of(15, 64), of(0, 0)), (1, 21));
+        assert_eq!(changes.segments(), 0);
+        changes.replace_segment();
+        assert_eq!((of(0, 0), changes.segments()), (21, 1));
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));

@@ -140,6 +140,14 @@ pub trait Memory: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Counts a change of hashes that begin like `h` in `bits` bits for them.
+    #[inline(always)]
+    fn changed(&self, h: u64, bits: u32) {
+        if let Some(changes) = self.changes() {
+            changes.raise(h, bits);
+        }
+    }
+
     /// Tells a simulation what happens; empty elsewhere.
     #[inline(always)]
     #[track_caller]

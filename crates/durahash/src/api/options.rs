@@ -142,8 +142,8 @@ impl Options {
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
         /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
-        /// image](Options::live_image), and maps of [`Design::Reh`](crate::Design::Reh); others are
-        /// [`Locked`](crate::ErrorKind::Locked) for them. A file of 36 KiB beside the pool is made for it,
+        /// image](Options::live_image). A pool with a multimap, or with a map of [`Design::Rewo`](crate::Design::Rewo), has no
+        /// readers: they get [`Options`](crate::ErrorKind::Options). A file of 36 KiB beside the pool is made for it,
         /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
         /// entry counts one up there. Readers of a live image in another directory need the same
         /// [`live_dir`](Options::live_dir).
@@ -156,7 +156,7 @@ impl Options {
         /// buckets and entries, each by itself.
         ///
         /// The counters are 4096, each of as many hashes: a key that is updated without pause may hold up readers of
-        /// its 4096th of the keys as long. In a map of less than some 40,000 entries a lookup of a reader walks over
+        /// its 4096th of the keys as long. In a map of REH of less than some 40,000 entries a lookup of a reader walks over
         /// half of its buckets.
         ///
         /// ```

@@ -131,6 +131,8 @@ macro_rules! looks_in_batches {
     };
 }
 
+mod onlooker;
+
 // From low to high.
 pub mod esh;
 pub mod pea;

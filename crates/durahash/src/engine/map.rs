@@ -14,10 +14,10 @@ use super::outcome::Outcome;
 use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, always, is_damage, is_whole};
 use super::settings::DesignOptions;
-use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, Rest, Single};
-use crate::designs::esh::Esh;
-use crate::designs::pea::Pea;
-use crate::designs::reh::{Onlooker, Reh};
+use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, NO_READERS, Rest, Single};
+use crate::designs::esh::{self, Esh};
+use crate::designs::pea::{self, Pea};
+use crate::designs::reh::{self, Reh};
 use crate::designs::rewo::Rewo;
 use crate::index::{Change, Finding, Index, PREFETCHED, Room, Updater};
 
@@ -33,9 +33,10 @@ impl Kind for Single {
         let DesignOptions { policy, cache } = options;
         if pool.looks_on() {
             return match design {
-                Design::Reh => Ok(durable(|| Ok(Onlooker::new(place)), pool)),
-                // Where these find a key, the state in DRAM says.
-                Design::Pea | Design::Esh | Design::Rewo => Err(ErrorKind::Locked.into()),
+                Design::Reh => Ok(durable(|| reh::Onlooker::new(place), pool)),
+                Design::Pea => Ok(durable(|| pea::Onlooker::new(place), pool)),
+                Design::Esh => Ok(durable(|| esh::Onlooker::new(place), pool)),
+                Design::Rewo => Err(ErrorKind::Options { what: NO_READERS }.into()),
             };
         }
         Ok(match (design, is_new) {

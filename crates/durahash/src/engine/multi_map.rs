@@ -13,7 +13,7 @@ use super::design::Design;
 use super::durable::Durable;
 use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
-use super::{Engine, Host, Kind, Made, Member, Multi, Rest};
+use super::{Engine, Host, Kind, Made, Member, Multi, NO_READERS, Rest};
 use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
@@ -30,7 +30,7 @@ impl Kind for Multi {
         }
         let pool = Arc::clone(place.pool());
         if pool.looks_on() {
-            return Err(ErrorKind::Locked.into());
+            return Err(ErrorKind::Options { what: NO_READERS }.into());
         }
         Ok(if is_new {
             durable(move || MultiPea::create(place, options.policy), pool)

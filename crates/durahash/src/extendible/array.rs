@@ -12,6 +12,26 @@
 //!
 //! The root word is the same with the array's first extent and the global depth. It switches between
 //! arrays that are written aside.
+//!
+//! # Readers in other processes
+//! They have no directory, and find the unit of a hash `h` by the words alone (`seek`). One unit begins where the hashes
+//! with the first bit of `h` do. Where the unit at a place `p` is too deep to cover `h`, another one begins where `h`
+//! and `p` part, in the order of all hashes: the next place. So a word is looked at only where a unit begins.
+//!
+//! | The writer stores | a reader that comes then, before it is counted | counted, before the directory in DRAM says so, and so before the next operation there |
+//! |---|---|---|
+//! | the words of all new units of a split but the lowest | looks at none of them: they stand inside the old unit | |
+//! | the lowest one's word, by which all hashes of the old unit have other units | has read the word before, and the old unit, which is as it was; or the new words, and new units, which say the same | all hashes of the old unit |
+//! | the word of a unit that replaces two, or has another tag | the same | all its hashes |
+//! | a new array | does not look at it | |
+//! | the root word | reads the array before, which is as it was, or the new one | all hashes |
+//! | anything, into what was given up: the old units, the old array | is late, and was told | |
+//!
+//! Why `seek` is right, if the counter of `h` is the same before and behind it: a place that it comes to is where a unit begins
+//! at the moment at which the word that led there was read, and until a merge at this place, at the depth at which `h` and the place
+//! before part. That unit covers `h`, so its merges count for `h`. So at most one change of a unit that covers `h` has stored
+//! meanwhile, and by the table the unit that is found has what both have. Splits and merges that do not
+//! cover `h`, at places on the way, leave such a place what it is.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -152,6 +172,25 @@ impl Array {
         Ok(Sound { first, depth, units })
     }
 
+    /// The first hash of the unit that covers `h`, and that, by the words alone, for readers in other processes; `None` where
+    /// they lead nowhere. See the module docs.
+    pub(crate) fn seek<M: Medium>(&self, map: &Place<M>, h: u64) -> Result<Option<(u64, Unit)>> {
+        let pool = map.pool();
+        let Some(array) = self.place(map.root(ROOT)?, ROOT_PREFIX) else { return Ok(None) };
+        let mut at = extend::prefix(h, 1);
+        loop {
+            let off = Self::offset(map, array.number()) + extend::index(at, array.depth()) * 8;
+            let unit = self.place(pool.medium().load(pool.at(off)?), at);
+            let is_one =
+                |unit: &Unit| unit.depth() <= array.depth() && extend::covers(at, unit.depth(), at);
+            let Some(unit) = unit.filter(is_one) else { return Ok(None) };
+            if extend::covers(at, unit.depth(), h) {
+                return Ok(Some((at, unit)));
+            }
+            at = extend::prefix(h, (at ^ h).leading_zeros() + 1);
+        }
+    }
+
     /// Stores and flushes the word of a unit; the global depth is `depth`.
     pub(crate) fn store<M: Medium>(
         &self,
@@ -169,16 +208,18 @@ impl Array {
         Ok(())
     }
 
-    /// The same, and fences: readers that see the change need not wait for it, as no key comes or goes by it.
+    /// The same, and fences: readers that see the change need not wait for it, as no key comes or goes by it. From here
+    /// on the hashes that begin like `prefix` in `changed` bits have other units, or other places there.
     pub(crate) fn commit<M: Medium>(
         &self,
         map: &Place<M>,
         depth: u32,
         place: Unit,
-        prefix: u64,
+        (prefix, changed): (u64, u32),
     ) -> Result<()> {
         self.store(map, depth, place, prefix)?;
         map.pool().medium().fence();
+        map.pool().medium().changed(prefix, changed);
         Ok(())
     }
 
@@ -203,6 +244,7 @@ impl Array {
         medium.flush_fresh(words);
         medium.fence();
         map.set_root(ROOT, self.word(Unit::new(first, depth), ROOT_PREFIX))?;
+        medium.changed(0, 0);
         let old = self.first.swap(first, Ordering::AcqRel);
         Ok(old..old + Self::extents(map, before))
     }
@@ -248,7 +290,41 @@ impl Array {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use durahash_media::{Dram, Format, Geometry, Memory, Pool};
+
     use super::*;
+
+    #[test]
+    fn a_unit_is_found_by_words_where_units_begin() {
+        let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
+        let format = Format::of_index(2, geometry, 1 << 20);
+        let pool = Pool::create(Dram::new(format.max_bytes).unwrap(), &format).unwrap();
+        let map: Place<Dram> = Arc::new(pool).into();
+        let array = Array::new(format.seed);
+        // Depths of units, in the order of their hashes.
+        let depths = [3, 4, 4, 2, 2, 5, 5, 4, 3];
+        let mut units = Vec::new();
+        for (number, depth) in (1..).zip(depths) {
+            units.extend(vec![Unit::new(number, depth).to_word(); 1 << (5 - depth)]);
+        }
+        assert_eq!(units.len(), 32);
+        let _ = array.write(&map, (5, 5), &|i| units[i as usize]).unwrap();
+        // Words inside of units are anything, and sound ones of others, too.
+        for i in (1..32).filter(|i| units[*i] == units[*i - 1]) {
+            let word = array.word(Unit::new(77, 5), (i as u64) << 59);
+            let off = Array::offset(&map, array.first()) + i as u64 * 8;
+            map.pool().medium().store(map.pool().at(off).unwrap(), word);
+        }
+        for (i, unit) in (0..32).zip(&units) {
+            for h in [i << 59, (i << 59) + 7, (i << 59) + (u64::MAX >> 5)] {
+                let (prefix, found) = array.seek(&map, h).unwrap().unwrap();
+                assert_eq!(found.to_word(), *unit);
+                assert!(extend::covers(prefix, found.depth(), h));
+            }
+        }
+    }
 
     #[test]
     fn words_come_back_and_damage_does_not() {

@@ -5,7 +5,7 @@ use durahash_media::bits;
 /// A unit as the directory names it: number, local depth, and a tag. Equal ones are the same segment at the same
 /// depth and with the same tag, which is the strategy in Pea Hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unit(u64);
+pub struct Unit(u64);
 
 impl Unit {
     pub(crate) const fn new(number: u64, depth: u32) -> Self {

@@ -216,7 +216,7 @@ impl<M: Medium> Esh<M> {
         self.directory.lock.shared(medium, || -> Result<()> {
             array.store(&self.map, self.directory.depth(), upper.place, upper.prefix)?;
             medium.fence();
-            array.commit(&self.map, self.directory.depth(), lower.place, lower.prefix)?;
+            array.commit(&self.map, self.directory.depth(), lower.place, (prefix, depth - 1))?;
             whole.exclude_readers();
             growth.count(depth - 1, -1);
             self.publish(&lower);
@@ -386,7 +386,7 @@ impl<M: Medium> Esh<M> {
         let fresh = self.write_fresh(self.take_for_merge()?, prefix, depth, records)?;
         medium.fence();
         self.directory.lock.shared(medium, || -> Result<()> {
-            array.commit(&self.map, self.directory.depth(), fresh.place, fresh.prefix)?;
+            array.commit(&self.map, self.directory.depth(), fresh.place, (prefix, depth))?;
             for whole in old {
                 whole.exclude_readers();
                 growth.count(whole.place.depth(), -1);

@@ -97,6 +97,7 @@
 //! An extent of which no segment is named goes back to the pool, with the locks that lie in it: `space.rs` says
 //! how late writers and readers are kept from its next use. Writers count themselves while they go to a lock,
 //! and readers look at the directory's view last.
+//! Readers in other processes see nothing of this. The writer counts changes for them, if it was told to (`onlooker.rs`).
 //! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
 //! damaged, some epochs may be old and others not.
 //!
@@ -120,7 +121,9 @@ mod count;
 mod grow;
 mod image;
 mod layout;
+mod onlooker;
 mod overflow;
+mod planted;
 mod records;
 mod recover;
 mod repair;
@@ -149,8 +152,13 @@ use crate::util::arrivals::{Arrivals, Passed};
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, SAVED, preferred_line};
 use overflow::Shape;
 
+/// A reader beside the writer of a table in another process.
 #[doc(hidden)]
-pub use {super::Slot, layout::Bucket};
+pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Segments<M>>;
+#[cfg(feature = "planted")]
+pub use planted::plant;
+#[doc(hidden)]
+pub use {super::Slot, layout::Bucket, planted::Fault};
 
 /// The root word that keeps the epoch of the last unclean open; the first names the array.
 pub(crate) const DATES_ROOT: usize = 1;

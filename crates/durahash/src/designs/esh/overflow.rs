@@ -4,7 +4,13 @@
 //! three, then further, so that a segment fills completely before it splits; OFRB bounds how far
 //! lookups follow.
 
-use super::layout::{BUCKET_BYTES, used_slots};
+use durahash_media::{ErrorKind, Medium, Place, Result};
+
+use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SLOTS, used_slots};
+use crate::designs::slots_of;
+
+/// Buckets of a segment, where the geometry does not say.
+const BUCKETS: u32 = 4;
 
 /// Buckets after its home that a new slot prefers.
 const NEXT: u32 = 3;
@@ -20,6 +26,29 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// That of a map.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    pub(super) fn of_map<M: Medium>(map: &Place<M>) -> Result<Self> {
+        let format = map.format();
+        let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
+        let buckets = match u32::from(format.geometry.buckets) {
+            0 => BUCKETS,
+            buckets @ 2..=MAX_BUCKETS if buckets.is_power_of_two() => buckets,
+            _ => {
+                let what = "ESH has 2 to 64 buckets a segment, a power of two";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        let shape = Shape::new(buckets, slots);
+        if shape.segment_bytes() > map.pool().extent_bytes() {
+            let what = "a segment of ESH fits an extent";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        Ok(shape)
+    }
+
     /// Of so many buckets of so many slots.
     pub(super) fn new(buckets: u32, slots: u32) -> Self {
         Shape { buckets, slots, used: used_slots(slots) }

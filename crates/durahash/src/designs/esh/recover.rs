@@ -8,21 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Reserved, Result};
+use durahash_media::{Epochs, Medium, Place, Present, Reserved, Result};
 
-use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SAVED, SLOTS};
+use super::layout::{BUCKET_BYTES, SAVED};
 use super::overflow::Shape;
 use super::{DATES_ROOT, Esh, Free, Writers};
-use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::index::{EshStats, IndexStats};
 use crate::util::arrivals::Arrivals;
-
-/// Buckets of a segment, where the geometry does not say.
-const BUCKETS: u32 = 4;
 
 /// A set of segments, by their numbers.
 struct Segments(Vec<u64>);
@@ -48,7 +44,7 @@ impl<M: Medium> Esh<M> {
     /// Makes the first two segments, and the roots.
     ///
     /// # Errors
-    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    /// [`Full`](durahash_media::ErrorKind::Full); [`Options`](durahash_media::ErrorKind::Options) for a geometry that cannot be.
     pub fn create(map: impl Into<Place<M>>) -> Result<Self> {
         let map = map.into();
         let now = map.pool().epoch();
@@ -67,8 +63,8 @@ impl<M: Medium> Esh<M> {
     /// Rebuilds the directory in DRAM from the array.
     ///
     /// # Errors
-    /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
-    /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt) where the words of the array do not follow each other;
+    /// [`Options`](durahash_media::ErrorKind::Options) for a geometry that cannot be.
     pub fn open(map: impl Into<Place<M>>) -> Result<Self> {
         Self::read(map.into())?()
     }
@@ -100,20 +96,7 @@ impl<M: Medium> Esh<M> {
     fn new(map: Place<M>, epochs: Epochs) -> Result<Self> {
         let pool = Arc::clone(map.pool());
         let format = map.format();
-        let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
-        let buckets = match u32::from(format.geometry.buckets) {
-            0 => BUCKETS,
-            buckets @ 2..=MAX_BUCKETS if buckets.is_power_of_two() => buckets,
-            _ => {
-                let what = "ESH has 2 to 64 buckets a segment, a power of two";
-                return Err(ErrorKind::Options { what }.into());
-            }
-        };
-        let shape = Shape::new(buckets, slots);
-        if shape.segment_bytes() > pool.extent_bytes() {
-            let what = "a segment of ESH fits an extent";
-            return Err(ErrorKind::Options { what }.into());
-        }
+        let shape = Shape::of_map(&map)?;
         let growth = Growth::default();
         let per_extent = pool.extent_bytes() / shape.segment_bytes();
         Ok(Esh {

@@ -84,6 +84,7 @@ impl<M: Medium> Esh<M> {
         let claim = Claim::of(self, place)?;
         if claim.is_stale && self.find(h) == place {
             self.make_exact(place, extend::prefix(h, place.depth()))?;
+            self.medium().changed(h, place.depth());
             self.writers.repairs.add(1);
         }
         claim.release();

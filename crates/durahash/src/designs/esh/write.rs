@@ -3,6 +3,7 @@
 use durahash_media::{EpochLock, Event, Medium, Result, Taken};
 
 use super::layout::{BUCKET_BYTES, Bucket, is_near, slot_for};
+use super::planted::{Fault, planted};
 use super::records::Record;
 use super::{Change, Esh, Hit, Room, Sought, Unit, Updater};
 
@@ -75,6 +76,7 @@ impl<M: Medium> Drop for Locks<'_, M> {
             medium.flush(bucket);
             medium.drain();
         }
+        medium.changed(0, 0);
         self.give_back();
         self.esh.lock_of(self.home).unlock_changed(medium);
     }
@@ -163,7 +165,7 @@ impl<M: Medium> Esh<M> {
             let payload = found.map(|found| found.payload);
             let change = or_release!(held, f(payload));
             match (change, found) {
-                (Change::Set(v), Some(at)) => self.set(held, at, v),
+                (Change::Set(v), Some(at)) => self.set(held, (h, at), v),
                 (Change::Set(v), None) => {
                     assert!(room.is_for_new(), "Room::None was given for what inserts");
                     self.insert(held, h, v);
@@ -303,6 +305,7 @@ impl<M: Medium> Esh<M> {
         medium.flush(&bucket.commit);
         medium.drain();
         self.live_count.add(h, 1);
+        self.changed_entry(h);
         held.release_changed();
     }
 
@@ -314,7 +317,7 @@ impl<M: Medium> Esh<M> {
     }
 
     #[inline(always)]
-    fn set(&self, held: Locks<'_, M>, at: Hit, payload: u64) {
+    fn set(&self, held: Locks<'_, M>, (h, at): (u64, Hit), payload: u64) {
         let medium = self.medium();
         let bucket = held.other.unwrap_or(held.home);
         let word = &bucket.slots[at.slot as usize].payload;
@@ -322,7 +325,16 @@ impl<M: Medium> Esh<M> {
         medium.store(word, payload);
         medium.flush(word);
         medium.drain();
+        self.changed_entry(h);
         held.release_changed();
+    }
+
+    /// Counts a change of one entry for readers in other processes (`onlooker.rs`), before its home is released.
+    #[inline(always)]
+    fn changed_entry(&self, h: u64) {
+        if !planted(Fault::EntryUncounted) {
+            self.medium().changed(h, u64::BITS);
+        }
     }
 
     /// Takes a slot out of the commit word of its bucket, and flushes that.
@@ -358,6 +370,7 @@ impl<M: Medium> Esh<M> {
             }
         }
         self.live_count.add(h, -1);
+        self.changed_entry(h);
         held.release_changed();
         Ok(())
     }
@@ -415,6 +428,9 @@ impl<M: Medium> Esh<M> {
         self.store_commit(home, commit);
         medium.flush(&home.commit);
         medium.fence();
+        if !planted(Fault::HomeUncounted) {
+            medium.changed(record.h, u64::BITS);
+        }
         self.clear(from, record.slot);
         medium.drain();
         self.shorten(home, left);
@@ -441,6 +457,7 @@ impl<M: Medium> Esh<M> {
         medium.drain();
         self.shorten(home, left);
         self.live_count.add(h, -1);
+        self.changed_entry(h);
         held.release_changed();
         Ok(())
     }

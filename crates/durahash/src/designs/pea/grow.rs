@@ -9,6 +9,7 @@ use durahash_media::{ErrorKind, Medium, Result, VersionLock, bits, hash, wait_lo
 
 use super::image::Image;
 use super::layout::Head;
+use super::planted::{Fault, planted};
 use super::strategy::{Shape, Strategy, is_small};
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
@@ -191,7 +192,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let prefix = extend::prefix(h, whole.place.depth());
         let place = whole.place.with_tag(next.tag());
         self.directory.lock.shared(self.medium(), || {
-            self.commit_word(place, prefix)?;
+            self.commit_word(place, (prefix, place.depth()))?;
             self.directory.set(prefix, place.depth(), place.to_word());
             self.count_strategy(whole.place, -1);
             self.count_strategy(place, 1);
@@ -255,6 +256,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let old = array.write(&self.map, (depth, depth), &|i| {
                 made[usize::from(i >> (depth - 1) != 0)].place.to_word()
             })?;
+            self.replaced();
             for whole in small {
                 whole.exclude_readers();
                 self.retire(whole);
@@ -386,7 +388,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.store_word(fresh.place, fresh.prefix)?;
         }
         medium.fence();
-        self.commit_word(lowest.place, lowest.prefix)?;
+        self.commit_word(lowest.place, (lowest.prefix, whole.place.depth()))?;
         whole.exclude_readers();
         self.retire(whole);
         for fresh in made {
@@ -421,9 +423,21 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.writers.array.store(&self.map, self.directory.depth(), place, prefix)
     }
 
-    /// The same, and fences.
-    fn commit_word(&self, place: Unit, prefix: u64) -> Result<()> {
-        self.writers.array.commit(&self.map, self.directory.depth(), place, prefix)
+    /// The same, and fences; the hashes that begin like the first of them in so many bits are placed anew.
+    fn commit_word(&self, place: Unit, changed: (u64, u32)) -> Result<()> {
+        if planted(Fault::SegmentUncounted) {
+            return self.store_word(place, changed.0);
+        }
+        self.writers.array.commit(&self.map, self.directory.depth(), place, changed)?;
+        self.replaced();
+        Ok(())
+    }
+
+    /// Counts another segment, or another strategy of one, for walks of readers in other processes (`onlooker.rs`).
+    fn replaced(&self) {
+        if let Some(changes) = self.medium().changes() {
+            changes.replace_segment();
+        }
     }
 
     /// The most entries of two buddies that are merged: three quarters of the main buckets of one.
@@ -548,7 +562,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let made = self.write_images(prefix, depth, vec![image], take)?;
         self.directory.lock.shared(self.medium(), || {
             for fresh in &made {
-                self.commit_word(fresh.place, fresh.prefix)?;
+                self.commit_word(fresh.place, (fresh.prefix, depth))?;
                 for whole in old {
                     whole.exclude_readers();
                     self.retire(whole);

@@ -98,6 +98,7 @@
 //! An extent that was given up gets higher versions first, so a reader that is still in it starts
 //! over. Segments become large under all locks of both; the sizes by which operations find buckets are loaded after the
 //! entry of the directory, and change between the exclusion of the readers and the new entries.
+//! Readers in other processes see nothing of this. The writer counts changes of a map for them, if it was told to (`onlooker.rs`).
 //!
 //! # Departures from the paper
 //! - Two-way splits are the default: uniform keys fill all segments at the same time, so four-way splits
@@ -129,6 +130,8 @@ mod grow;
 mod image;
 mod layout;
 mod multi;
+mod onlooker;
+mod planted;
 mod recover;
 mod strategy;
 mod write;
@@ -159,6 +162,13 @@ use strategy::{Homes, Shape, is_small};
 pub(crate) use recover::EXTRA_COUNTER;
 
 pub use strategy::{Policy, Strategy};
+/// A reader beside the writer of a table in another process.
+#[doc(hidden)]
+pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Segments<M>>;
+#[doc(hidden)]
+pub use planted::Fault;
+#[cfg(feature = "planted")]
+pub use planted::plant;
 #[doc(hidden)]
 pub use {super::Slot, buffer::BufferHeader, layout::Bucket};
 
@@ -520,28 +530,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         for i in durahash_media::probe::BitMask(head.live()) {
             let slot = &bucket.slots[i as usize];
             let h = medium.load(&slot.h);
-            if self.is_found(place, prefix, number, head, i, h) {
+            if self.shape().finds((prefix, place), number, head, (i, h)) {
                 let is_list = head.lists() & 1 << i != 0;
                 f(h, Entry { payload: medium.load(&slot.payload), is_list });
             }
         }
         Ok(())
-    }
-
-    /// True if lookups find `h` in this slot (PEA-2).
-    fn is_found(
-        &self,
-        place: Unit,
-        prefix: u64,
-        bucket: u32,
-        head: Head<MULTI>,
-        i: u32,
-        h: u64,
-    ) -> bool {
-        let homes = self.shape().homes(h);
-        extend::covers(prefix, place.depth(), h)
-            && head.names(i, h)
-            && homes.buckets(Strategy::of(place)).any(|home| home == bucket)
     }
 
     /// The entries of the segment that covers `at`, from `at` on. Each bucket is read by itself:

@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
-use super::layout::{BUCKET_BYTES, SLOTS, used_slots};
+use super::layout::BUCKET_BYTES;
 use super::strategy::{Policy, Shape, Strategy, is_small};
 use super::{STASH_LOCK, Table, Writers};
-use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
@@ -26,9 +25,6 @@ use crate::index::{Finding, IndexStats, PeaStats};
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
 pub(crate) const EXTRA_COUNTER: usize = 6;
-
-/// The most that [`Policy::first_until`] is in a multimap.
-const MULTI_FIRST_UNTIL: u32 = 6;
 
 /// Bytes of locks and count of a segment, which stand apart by as many extents as the segments.
 const ROW_BYTES: u64 = 128;
@@ -43,7 +39,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let map = map.into();
         let pea = Self::new(map, policy)?;
         if pea.large.extents > 1 {
-            pea.sizes.store(pea.small().to_word(), Ordering::Release);
+            pea.sizes.store(pea.large.small(pea.pool.extent_bytes()).to_word(), Ordering::Release);
         }
         let images = [(); 2].map(|()| pea.new_image(pea.shape())).into();
         let take = |extents| pea.map.take_unit_extents(extents);
@@ -71,7 +67,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let sound = pea.read_array()?;
         sound.units.iter().for_each(|(_, place)| pea.count_strategy(*place, 1));
         if sound.units.iter().any(|(_, place)| is_small(*place)) {
-            pea.sizes.store(pea.small().to_word(), Ordering::Release);
+            pea.sizes.store(pea.large.small(pea.pool.extent_bytes()).to_word(), Ordering::Release);
         }
         pea.directory = pea.writers.array.adopt(&sound, &pea.writers.growth)?;
         // A number that the pool cannot hold is none, whatever its checksum says.
@@ -103,26 +99,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn new(map: Place<M>, policy: Policy) -> Result<Self> {
         let pool = Arc::clone(map.pool());
         let format = map.format();
-        let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
         if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {
             let what = "Pea Hash splits in two or four, and starts before it ends";
             return Err(ErrorKind::Options { what }.into());
         }
-        // Where a bucket of a multimap is full, a key gets a list.
-        let most = if MULTI { MULTI_FIRST_UNTIL } else { SLOTS };
-        let first_until = policy.first_until.min(most);
         let max_bytes = pool.max_bytes();
-        let large = Shape {
-            main: 0,
-            pairs: 0,
-            extents: 1,
-            is_small: false,
-            // The last slot of a multimap's bucket is for a list.
-            slots: slots - u32::from(MULTI),
-            used: used_slots(slots),
-            policy: Policy { first_until, ..policy },
-        };
-        let large = large.of(u64::from(format.geometry.buckets.max(1)), pool.extent_bytes());
+        let large = Shape::large(&map, MULTI, policy)?;
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
@@ -143,11 +125,6 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             pool,
             map,
         })
-    }
-
-    /// The shape of small segments.
-    fn small(&self) -> Shape {
-        Shape { is_small: true, ..self.large.of(1, self.pool.extent_bytes()) }
     }
 
     /// The extents of all segments of an array.
@@ -264,7 +241,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
             for i in durahash_media::probe::BitMask(head.live()) {
                 let h = self.medium().load(&bucket.slots[i as usize].h);
-                if !self.is_found(place, prefix, number, head, i, h) {
+                if !self.shape().finds((prefix, place), number, head, (i, h)) {
                     report("PEA-2", off, format!("no lookup finds {h:#018x} in slot {i}"));
                 } else if !hashes.insert(h) && !MULTI {
                     report("PEA-3", off, format!("hash {h:#018x} is there twice"));

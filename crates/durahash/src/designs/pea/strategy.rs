@@ -11,13 +11,18 @@
 //! segment, and the last entry but one that a first bucket would take, which goes to the second one where that is
 //! much emptier. Few entries do, but they fill the buckets that no other would.
 
-use durahash_media::bits;
+use durahash_media::{Medium, Place, Result, bits};
 
-use super::layout::BUCKET_BYTES;
+use super::layout::{BUCKET_BYTES, Head, SLOTS, used_slots};
+use crate::designs::slots_of;
+use crate::extendible::extend;
 use crate::extendible::unit::Unit;
 
 /// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
 const BUCKETS_PER_PAIR: u32 = 64;
+
+/// The most that [`Policy::first_until`] is in a multimap.
+const MULTI_FIRST_UNTIL: u32 = 6;
 
 /// The tag of a small segment, instead of that of its strategy, which is the last one.
 pub(super) const SMALL: u8 = 3;
@@ -167,11 +172,40 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// That of large segments of a map.
+    ///
+    /// # Errors
+    /// [`Options`](durahash_media::ErrorKind::Options) for a geometry that cannot be.
+    pub(super) fn large<M: Medium>(map: &Place<M>, is_multi: bool, policy: Policy) -> Result<Self> {
+        let format = map.format();
+        let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
+        // Where a bucket of a multimap is full, a key gets a list.
+        let most = if is_multi { MULTI_FIRST_UNTIL } else { SLOTS };
+        let first_until = policy.first_until.min(most);
+        let large = Shape {
+            main: 0,
+            pairs: 0,
+            extents: 1,
+            is_small: false,
+            // The last slot of a multimap's bucket is for a list.
+            slots: slots - u32::from(is_multi),
+            used: used_slots(slots),
+            policy: Policy { first_until, ..policy },
+        };
+        let extents = u64::from(format.geometry.buckets.max(1));
+        Ok(large.of(extents, map.pool().extent_bytes()))
+    }
+
     /// The same of segments of so many extents of `extent_bytes` bytes.
     pub(super) fn of(self, extents: u64, extent_bytes: u64) -> Self {
         let buckets = (extents * extent_bytes / BUCKET_BYTES) as u32;
         let pairs = (buckets / BUCKETS_PER_PAIR).max(1);
         Shape { main: buckets - 2 * pairs, pairs, extents, ..self }
+    }
+
+    /// That of small segments of the same pool.
+    pub(super) fn small(self, extent_bytes: u64) -> Shape {
+        Shape { is_small: true, ..self.of(1, extent_bytes) }
     }
 
     /// The properties in which segments of one pool may differ, as one word.
@@ -197,6 +231,19 @@ impl Shape {
     /// Of the slots of a segment's main buckets.
     pub(super) fn three_quarters(&self) -> u64 {
         u64::from(self.main * self.slots) * 3 / 4
+    }
+
+    /// True if lookups find `h` in slot `i` of a bucket, in the segment of this place and these hashes (PEA-2).
+    pub(super) fn finds<const MULTI: bool>(
+        &self,
+        (prefix, place): (u64, Unit),
+        bucket: u32,
+        head: Head<MULTI>,
+        (i, h): (u32, u64),
+    ) -> bool {
+        extend::covers(prefix, place.depth(), h)
+            && head.names(i, h)
+            && self.homes(h).buckets(Strategy::of(place)).any(|home| home == bucket)
     }
 
     /// All buckets of a segment.

@@ -6,6 +6,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, Head, LINES, better, preferred_line};
+use super::planted::{Fault, planted};
 use super::strategy::{Homes, Strategy};
 use super::{Change, Hit, Room, STASH_LOCK, Segment, Sought, Table, Updater, stripe};
 use crate::extendible::unit::Unit;
@@ -152,6 +153,7 @@ impl<M: Medium, const MULTI: bool> Drop for Locks<'_, M, MULTI> {
             medium.flush(word);
             medium.drain();
         }
+        medium.changed(0, 0);
         for i in &self.locks[..self.count] {
             pea.lock(segment, *i).unlock_changed(medium);
         }
@@ -206,12 +208,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             });
             let (change, bucket) = or_release!(held, done);
             match (change, found, bucket) {
-                (Change::Set(v), Some(at), Some(bucket)) => self.set(held, bucket, at, v),
+                (Change::Set(v), Some(at), Some(bucket)) => self.set(held, bucket, (h, at), v),
                 (Change::Set(v), None, Some(bucket)) => {
                     let number = target.expect("a bucket is that of the target");
                     self.insert(held, bucket, number, h, v);
                 }
-                (Change::Remove, Some(at), Some(bucket)) => self.remove(held, bucket, at),
+                (Change::Remove, Some(at), Some(bucket)) => self.remove(held, bucket, (h, at)),
                 (Change::Set(_), ..) => {
                     held.release_unchanged();
                     panic!("Room::None was given for what inserts");
@@ -309,6 +311,27 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         medium.flush(&bucket.head);
         medium.drain();
         self.add_count(held.place.number(), 1);
+        if !MULTI && medium.changes().is_some() {
+            self.changed_entry(h);
+            self.changed_places(bucket, head.live() & !new.live());
+        }
+    }
+
+    /// Counts the entries of slots that were moved.
+    #[cold]
+    fn changed_places(&self, bucket: &Bucket, moved: u16) {
+        let medium = self.medium();
+        for i in BitMask(moved).filter(|_| !planted(Fault::MoveUncounted)) {
+            medium.changed(medium.load(&bucket.slots[i as usize].h), u64::BITS);
+        }
+    }
+
+    /// Counts a change of one entry for readers in other processes (`onlooker.rs`), before its bucket is released.
+    #[inline(always)]
+    fn changed_entry(&self, h: u64) {
+        if !planted(Fault::EntryUncounted) {
+            self.medium().changed(h, u64::BITS);
+        }
     }
 
     /// Clears the end bits of the buckets that a lookup visits before this one, and flushes what it
@@ -400,17 +423,18 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     #[inline(always)]
-    fn set(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, at: Hit, payload: u64) {
+    fn set(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, (h, at): (u64, Hit), payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[at.slot as usize];
         held.exclude_readers(at.bucket);
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
         medium.drain();
+        self.changed_entry(h);
         held.release_changed(at.bucket);
     }
 
-    fn remove(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, at: Hit) {
+    fn remove(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, (h, at): (u64, Hit)) {
         let medium = self.medium();
         let new = self.head(bucket).without(at.slot);
         held.exclude_readers(at.bucket);
@@ -422,6 +446,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         medium.flush(&bucket.head);
         medium.drain();
         self.add_count(held.place.number(), -1);
+        self.changed_entry(h);
         held.release_changed(at.bucket);
     }
 }

@@ -115,7 +115,7 @@ impl<M: Medium> Reh<M> {
         held.meta.set_live(stays);
         self.writers.growth.splits.add(1);
         if !planted(Fault::SplitUncounted) {
-            self.changed(prefix, depth);
+            self.medium().changed(prefix, depth);
         }
         upper.release_changed();
         held.release_changed();
@@ -135,7 +135,7 @@ impl<M: Medium> Reh<M> {
         let old = self.directory.lock.exclusive(self.medium(), || match due() {
             Some(depth) if may_be() => {
                 let old = self.words.write(&self.map, depth, |prefix| self.begins_now(prefix));
-                self.changed(0, 0);
+                self.medium().changed(0, 0);
                 old
             }
             _ => Ok(0..0),
@@ -301,7 +301,7 @@ impl<M: Medium> Reh<M> {
         self.writers.growth.merges.add(1);
         let dead = upper.bucket;
         if !planted(Fault::MergeUncounted) {
-            self.changed(prefix, depth - 1);
+            self.medium().changed(prefix, depth - 1);
         }
         upper.release_changed();
         lower.release_changed();

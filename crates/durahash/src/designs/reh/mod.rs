@@ -151,8 +151,9 @@ use meta::Meta;
 use space::Space;
 use words::Words;
 
+/// A reader beside the writer of a table in another process.
 #[doc(hidden)]
-pub use onlooker::Onlooker;
+pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Chain<M>>;
 #[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]
@@ -223,15 +224,6 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
         self.directory.find(h) == bucket
-    }
-
-    /// Counts a change of hashes that begin like `h` in `depth` bits, for readers in other processes
-    /// (`onlooker.rs`).
-    #[inline(always)]
-    fn changed(&self, h: u64, depth: u32) {
-        if let Some(changes) = self.medium().changes() {
-            changes.raise(h, depth);
-        }
     }
 
     /// The bitmap of a bucket without a free slot.

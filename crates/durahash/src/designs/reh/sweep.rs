@@ -134,7 +134,7 @@ impl<M: Medium> Reh<M> {
 
     fn release_extent(&self, extent: u64) -> Result<()> {
         // Readers in other processes may be late, and come to buckets that were there.
-        self.changed(0, 0);
+        self.medium().changed(0, 0);
         self.pool.release_extent(extent)
     }
 

@@ -69,7 +69,7 @@ impl<M: Medium> Guard<'_, M> {
             medium.flush(bucket);
             medium.drain();
         }
-        self.reh.changed(0, 0);
+        medium.changed(0, 0);
         self.meta.lock().unlock_changed(medium);
     }
 }
@@ -204,7 +204,7 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn changed_entry(&self, h: u64) {
         if !planted(Fault::EntryUncounted) {
-            self.changed(h, u64::BITS);
+            self.medium().changed(h, u64::BITS);
         }
     }
 

@@ -85,6 +85,13 @@
 //! an insert finds no room does it help until there is some: how rare that is, `grow.rs` says. A step in the
 //! background that needs space for a table, and there is none, answers that nothing is waiting.
 //!
+//! # Readers in other processes
+//! There are none. `designs/onlooker.rs` would serve them, if changes were counted by positions (`scan.rs`) in place of hashes; a move
+//! when both copies are live, before the one that leaves is cleared; and other tables before a block that names those before is written
+//! over. What is missing beyond that is for walks. A unit of them is too large to be read while nothing in it changes, so it would be
+//! read bucket by bucket, and counters of moves would have to tell that none was in it meanwhile: many of them, each of a part of all
+//! positions, as slots move all the time while a resize goes on.
+//!
 //! # Departures from the paper
 //! - Fifteen slots of sixteen bytes; bitmap, lock map and two bits of each hash in one word, four more bits of
 //!   it in another. Eight slots of 31 bytes would straddle lines and words.
