@@ -306,18 +306,19 @@ impl<M: Medium> Reh<M> {
         is_valid(meta.lock(), version, found).then_some(found)
     }
 
-    /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
+    /// Calls `found` with the buckets of a few hashes, of which everything that a lookup reads is on its way.
     #[inline(always)]
-    fn approach<'a>(&'a self, h: &[u64], sought: &mut [Option<Sought<'a, u32>>; PREFETCHED]) {
+    fn approach<'a>(&'a self, h: &[u64], mut found: impl FnMut(usize, Option<Sought<'a, u32>>)) {
         for h in h {
             self.directory.prefetch(*h);
         }
-        for (h, sought) in h.iter().zip(sought) {
-            *sought = self.directory.seek(*h);
-            if let Some(sought) = sought {
+        for (i, h) in h.iter().enumerate() {
+            let sought = self.directory.seek(*h);
+            if let Some(sought) = &sought {
                 self.metas.prefetch(sought.entry());
                 self.prefetch_slot(*h, sought.entry());
             }
+            found(i, sought);
         }
     }
 
@@ -439,9 +440,7 @@ impl<M: Medium> IndexBase for Reh<M> {
     }
 
     fn prefetch(&self, h: &[u64]) {
-        for h in h.chunks(PREFETCHED) {
-            self.approach(h, &mut [const { None }; PREFETCHED]);
-        }
+        self.approach(h, |_, _| ());
     }
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -496,7 +495,7 @@ impl<M: Medium> Index for Reh<M> {
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
         let mut sought = [const { None }; PREFETCHED];
         for (h, out) in h.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
-            self.approach(h, &mut sought);
+            self.approach(h, |i, found| sought[i] = found);
             for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
                 *out = operation(self.medium(), || {
                     match sought.as_ref().and_then(|sought| {
@@ -528,7 +527,7 @@ impl<M: Medium> Index for Reh<M> {
 
     fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
         let mut sought = [const { None }; PREFETCHED];
-        self.approach(h, &mut sought);
+        self.approach(h, |i, found| sought[i] = found);
         for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
             *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
         }
