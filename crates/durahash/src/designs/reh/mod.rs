@@ -306,20 +306,23 @@ impl<M: Medium> Reh<M> {
         is_valid(meta.lock(), version, found).then_some(found)
     }
 
-    /// Calls `found` with the buckets of a few hashes, of which everything that a lookup reads is on its way.
+    /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
     #[inline(always)]
-    fn approach<'a>(&'a self, h: &[u64], mut found: impl FnMut(usize, Option<Sought<'a, u32>>)) {
+    fn approach<'a>(&'a self, h: &[u64], sought: &mut [Option<Sought<'a, u32>>; PREFETCHED]) {
         for h in h {
             self.directory.prefetch(*h);
         }
-        for (i, h) in h.iter().enumerate() {
-            let sought = self.directory.seek(*h);
-            if let Some(sought) = &sought {
-                self.metas.prefetch(sought.entry());
-                self.prefetch_slot(*h, sought.entry());
-            }
-            found(i, sought);
+        for (h, sought) in h.iter().zip(sought) {
+            *sought = self.approach_one(*h);
         }
+    }
+
+    #[inline(always)]
+    fn approach_one(&self, h: u64) -> Option<Sought<'_, u32>> {
+        let sought = self.directory.seek(h)?;
+        self.metas.prefetch(sought.entry());
+        self.prefetch_slot(h, sought.entry());
+        Some(sought)
     }
 
     /// After a look in vain.
@@ -440,7 +443,12 @@ impl<M: Medium> IndexBase for Reh<M> {
     }
 
     fn prefetch(&self, h: &[u64]) {
-        self.approach(h, |_, _| ());
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for h in h {
+            self.approach_one(*h);
+        }
     }
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -495,7 +503,7 @@ impl<M: Medium> Index for Reh<M> {
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
         let mut sought = [const { None }; PREFETCHED];
         for (h, out) in h.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
-            self.approach(h, |i, found| sought[i] = found);
+            self.approach(h, &mut sought);
             for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
                 *out = operation(self.medium(), || {
                     match sought.as_ref().and_then(|sought| {
@@ -527,7 +535,7 @@ impl<M: Medium> Index for Reh<M> {
 
     fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
         let mut sought = [const { None }; PREFETCHED];
-        self.approach(h, |i, found| sought[i] = found);
+        self.approach(h, &mut sought);
         for (((h, room), out), sought) in h.iter().zip(rooms).zip(out).zip(&sought) {
             *out = operation(self.medium(), || self.look_unlocked(*h, *room, sought.as_ref()?));
         }
