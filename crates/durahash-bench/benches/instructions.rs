@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use durahash::{Map, Options, Result};
+use durahash::{Cache, Map, Options, Result};
 
 /// Enough for splits to be in a steady state, few enough for a tool that is slow.
 const KEYS: u64 = 30_000;
@@ -65,7 +65,32 @@ fn run_digests(kind: &str, count: u64) -> Result<bool> {
     Ok(true)
 }
 
+/// Operations on a cache that is full: each insert evicts.
+fn run_cache(kind: &str, count: u64) -> Result<bool> {
+    let options = Options::new().seed(1).max_bytes(64 << 20).max_entries(KEYS).sweep(false);
+    let cache: Cache<u64, u64> = options.in_memory()?;
+    for i in 0..2 * KEYS {
+        cache.put(&key(i), &i)?;
+    }
+    let there: Vec<u64> =
+        cache.iter().map(|pair| pair.map(|(key, _)| key)).collect::<Result<_>>()?;
+    for i in 0..count {
+        match kind {
+            "hit" => {
+                let found = cache.get(&there[(i % KEYS) as usize])?;
+                assert!(std::hint::black_box(found).is_some());
+            }
+            "evict" => cache.put(&key(2 * KEYS + i), &i)?,
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
 fn run(operation: &str, count: u64) -> Result<bool> {
+    if let Some(kind) = operation.strip_prefix("cache_") {
+        return run_cache(kind, count);
+    }
     if let Some(kind) = operation.strip_prefix("digest_") {
         return run_digests(kind, count);
     }
@@ -113,7 +138,7 @@ fn main() -> ExitCode {
     let [operation, count] = args.as_slice() else {
         eprintln!(
             "usage: instructions hit|miss|get_many|update|insert|text_hit|text_miss|\
-             digest_hit|digest_miss|digest_insert COUNT"
+             digest_hit|digest_miss|digest_insert|cache_hit|cache_evict COUNT"
         );
         return ExitCode::from(2);
     };

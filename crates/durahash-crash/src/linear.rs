@@ -28,14 +28,34 @@ pub struct Operation {
 /// When the history has more than 64 operations.
 #[must_use]
 pub fn outcomes(initial: Option<u64>, history: &[Operation]) -> Vec<Option<u64>> {
-    assert!(history.len() <= 64, "a set of operations is one word");
-    let mut search = Search { history, seen: Vec::new(), outcomes: Vec::new() };
+    let times: Vec<_> = history.iter().map(|op| (op.begin, op.end.map(|(end, _)| end))).collect();
+    outcomes_by(initial, &times, &|i, value| {
+        let Operation { op, end, .. } = history[i];
+        let is_explained = end.is_none_or(|(_, answer)| answer == op.answer(value));
+        is_explained.then(|| op.outcome(value))
+    })
+}
+
+/// The same of operations that began and ended at these times. `step` says what an operation makes of a value; `None`
+/// where that does not explain its answer.
+///
+/// # Panics
+/// When there are more than 64.
+#[must_use]
+pub fn outcomes_by(
+    initial: Option<u64>,
+    times: &[(u64, Option<u64>)],
+    step: &dyn Fn(usize, Option<u64>) -> Option<Option<u64>>,
+) -> Vec<Option<u64>> {
+    assert!(times.len() <= 64, "a set of operations is one word");
+    let mut search = Search { times, step, seen: Vec::new(), outcomes: Vec::new() };
     search.go(0, initial);
     search.outcomes
 }
 
 struct Search<'a> {
-    history: &'a [Operation],
+    times: &'a [(u64, Option<u64>)],
+    step: &'a dyn Fn(usize, Option<u64>) -> Option<Option<u64>>,
     /// Sets of operations that took effect, with the value that they left.
     seen: Vec<(u64, Option<u64>)>,
     outcomes: Vec<Option<u64>>,
@@ -47,19 +67,18 @@ impl Search<'_> {
             return;
         }
         self.seen.push((done, value));
-        let rest = || self.history.iter().enumerate().filter(|(i, _)| done & 1 << i == 0);
+        let rest = || self.times.iter().enumerate().filter(|(i, _)| done & 1 << i == 0);
         // Whatever takes effect next began before the first end among those that are left.
-        let first_end = rest().filter_map(|(_, op)| op.end).map(|(end, _)| end).min();
+        let first_end = rest().filter_map(|(_, (_, end))| *end).min();
         if first_end.is_none() && !self.outcomes.contains(&value) {
             self.outcomes.push(value);
         }
-        let next: Vec<usize> = rest()
-            .filter(|(_, op)| first_end.is_none_or(|end| op.begin < end))
-            .filter(|(_, op)| op.end.is_none_or(|(_, answer)| answer == op.op.answer(value)))
-            .map(|(i, _)| i)
+        let next: Vec<(usize, Option<u64>)> = rest()
+            .filter(|(_, (begin, _))| first_end.is_none_or(|end| *begin < end))
+            .filter_map(|(i, _)| Some((i, (self.step)(i, value)?)))
             .collect();
-        for i in next {
-            self.go(done | 1 << i, self.history[i].op.outcome(value));
+        for (i, value) in next {
+            self.go(done | 1 << i, value);
         }
     }
 }

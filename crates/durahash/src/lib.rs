@@ -177,7 +177,7 @@ pub mod forgetting {
 /// Eviction policies, for the simulator of `durahash-bench`.
 #[doc(hidden)]
 pub mod policy {
-    pub use crate::cache::policy::{Evict, Policy};
+    pub use crate::cache::policy::{Evict, Policy, Victim};
 }
 
 /// Layouts of byte strings in a pool, for tests of the format.

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod breaks;
+mod cache_schedules;
 mod checks;
 mod designs;
 mod live_model;

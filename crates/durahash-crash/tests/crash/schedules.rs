@@ -383,14 +383,14 @@ fn run(
 }
 
 /// How schedules are drawn, from a seed on: at random, or by priorities that change at three points.
-enum How {
+pub(crate) enum How {
     AtRandom(u64),
     ByPriorities(u64),
 }
 use How::{AtRandom, ByPriorities};
 
 /// Runs `f` under so many schedules, and gives it the number of each.
-fn each(how: &How, schedules: usize, f: impl Fn(u64) + Send + Sync + 'static) {
+pub(crate) fn each(how: &How, schedules: usize, f: impl Fn(u64) + Send + Sync + 'static) {
     let number = std::sync::atomic::AtomicU64::new(0);
     let f = move || f(number.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
     let from = seed(0);

@@ -13,6 +13,7 @@
 //! them, and words are words, so nothing undefined happens.
 
 use super::Pool;
+use super::blocks::Blocks;
 use super::class::{CHUNK_MAX, class_of_cell};
 use super::extents::{ExtentKind, kind_on_medium};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +62,16 @@ impl<M: Medium> Pool<M> {
 
     fn alloc_of(&self, class: Option<u8>, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
         let medium = &self.medium;
+        // Most often an extent has a block, and none has to be taken.
+        let pop = |blocks: &mut Blocks, class| {
+            let off = blocks.pop(class)?;
+            self.touch_bytes(off, bytes);
+            Some(off)
+        };
+        if let Some(off) = class.and_then(|class| pop(&mut wait_lock(&self.blocks, medium), class))
+        {
+            return Ok(Some(off));
+        }
         let mut extents = wait_lock(&self.extents, medium);
         let mut blocks = wait_lock(&self.blocks, medium);
         let may_grow = may_grow || blocks.sweep.as_ref().is_none_or(|sweep| sweep.given_up);
@@ -73,8 +84,8 @@ impl<M: Medium> Pool<M> {
             let kinds = [ExtentKind::RunHead, ExtentKind::RunRest];
             return Ok(Some(extents.take_run(medium, count, kinds)? * extent_bytes));
         };
-        if let Some(off) = blocks.pop(class) {
-            self.touch_bytes(off, bytes);
+        // Another thread may have taken one, or freed a block.
+        if let Some(off) = pop(&mut blocks, class) {
             return Ok(Some(off));
         }
         let [need, mut count] = blocks.extents_of(class);

@@ -13,11 +13,15 @@ use crate::error::{Error, Result};
 use crate::medium::Medium;
 
 /// A set of blocks of one extent or chunk.
-pub(crate) struct BlockSet(Vec<u64>);
+pub(crate) struct BlockSet {
+    words: Vec<u64>,
+    /// Words before this one are zero.
+    from: usize,
+}
 
 impl BlockSet {
     pub(crate) fn empty(count: u64) -> Self {
-        BlockSet(vec![0; count.div_ceil(64) as usize])
+        BlockSet { words: vec![0; count.div_ceil(64) as usize], from: 0 }
     }
 
     fn full(count: u64) -> Self {
@@ -29,23 +33,26 @@ impl BlockSet {
     }
 
     pub(crate) fn contains(&self, i: u64) -> bool {
-        self.0[(i / 64) as usize] & 1 << (i % 64) != 0
+        self.words[(i / 64) as usize] & 1 << (i % 64) != 0
     }
 
     /// True if `i` is new in the set.
     pub(crate) fn insert(&mut self, i: u64) -> bool {
         let new = !self.contains(i);
-        self.0[(i / 64) as usize] |= 1 << (i % 64);
+        self.words[(i / 64) as usize] |= 1 << (i % 64);
+        self.from = self.from.min((i / 64) as usize);
         new
     }
 
     fn remove(&mut self, i: u64) {
-        self.0[(i / 64) as usize] &= !(1 << (i % 64));
+        self.words[(i / 64) as usize] &= !(1 << (i % 64));
     }
 
-    fn first(&self) -> Option<u64> {
-        let word = self.0.iter().position(|word| *word != 0)?;
-        Some(word as u64 * 64 + u64::from(self.0[word].trailing_zeros()))
+    fn first(&mut self) -> Option<u64> {
+        let zeros = self.words.get(self.from..)?.iter().take_while(|word| **word == 0).count();
+        self.from += zeros;
+        let word = self.words.get(self.from)?;
+        Some(self.from as u64 * 64 + u64::from(word.trailing_zeros()))
     }
 }
 

@@ -436,7 +436,8 @@ impl Options {
 
         /// Keeps what goes from a [`Cache`](crate::Cache) by itself, evicted or expired, until the caller is
         /// [done](crate::Cache::done) with it: for those who keep a file for each entry, say. From the open that says so
-        /// on the pool always does. Changes of the cache take turns then, and what goes is written once more.
+        /// on the pool always does. Changes of the cache take turns then, and what goes is written once more. Of an entry that
+        /// is damaged nothing is told.
         ///
         /// ```
         /// use durahash::{Cache, Options};

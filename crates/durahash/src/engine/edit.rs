@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::outcome::Outcome;
-use super::record::{Draft, check_sizes, is_chained};
+use super::record::{Draft, Header, check_sizes, is_chained};
 use super::records::{Record, always};
 use super::{Engine, Single};
 use crate::index::Change;
@@ -298,6 +298,23 @@ impl<'a> Edit<'a> {
             self.replaced = 0;
         }
         Ok(change)
+    }
+
+    /// The first of the records that the slot leads to goes, whatever its key is. `bytes`: of its entry.
+    pub(crate) fn first(&mut self, payload: Option<u64>, bytes: &mut u64) -> Result<Change> {
+        let (engine, Some(head)) = (self.engine, payload) else {
+            self.outcome = Outcome::Absent;
+            return Ok(Change::Keep);
+        };
+        if engine.sweep_pending() {
+            engine.records.mark_chain(self.h, head)?;
+        }
+        // A damaged slot may name the record of another, which is not its to free.
+        let record = engine.records.first(self.h, head)?;
+        let Header { key_bytes, value_bytes, .. } = record.header;
+        *bytes = engine.entry_bytes(key_bytes, value_bytes);
+        self.had = true;
+        self.replace(&record)
     }
 
     /// The new record, or none, in the place of one.

@@ -1,13 +1,24 @@
 //! Removes what has expired and what is evicted, by the hash of its key.
+//!
+//! | an eviction, its bucket locked | an insert that it is for |
+//! |---|---|
+//! | the first record or cell of the hash is read, and found to be the slot's own | |
+//! | records that hang on it are left: the slot names the next one, or is removed; flush, drain: the commit, as of any removal of the design | |
+//! | unlocked; the block is free, in DRAM alone | |
+//! | | takes a block, writes it, flush, fence; the slot's commit, as of any insert |
+//!
+//! A crash between leaves one entry less. What is kept of an entry that went (`keep_evicted`) is written by the batch that
+//! removes it.
 
 use durahash_media::Result;
 
-use super::edit::Rule;
+use super::edit::{Edit, Rule};
 use super::expiry::{is_over, split};
 use super::record::{HEADER_BYTES, is_chained};
 use super::records::is_damage;
 use super::{ENTRY_BYTES, Engine, Single};
 use crate::cache::planted::{Fault, planted};
+use crate::index::Room;
 
 impl Engine<Single> {
     /// Bytes of an entry: its slot, and its record or cell.
@@ -108,24 +119,20 @@ impl Engine<Single> {
         Ok(())
     }
 
-    /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes, or 0 if they are not `wanted`.
-    pub(crate) fn evict(&self, h: u64, wanted: bool) -> Result<Option<u64>> {
-        let (mut key, mut found) = (Vec::new(), false);
-        self.index.read(h, &mut |payload, still| {
-            found = payload.is_some();
-            payload.map_or(Ok(()), |payload| {
-                self.records.walk((h, payload), still, &mut |record| {
-                    self.records.copy_key(&record, &mut key, still).map(|()| false)
-                })
-            })
-        })?;
-        if !found {
-            return Ok(None);
-        }
-        let mut value = Vec::new();
-        let old = (wanted && self.records.cell.is_none()).then_some(&mut value);
-        let (_, had) = self.change(&key, None, Rule::Always, old)?;
-        let bytes = if wanted { self.entry_bytes(key.len(), value.len()) } else { 0 };
-        Ok(had.then_some(bytes))
+    /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes. An error where it is damaged.
+    pub(crate) fn evict(&self, h: u64) -> Result<Option<u64>> {
+        self.store.writable()?;
+        // A part of a chain is copied for it.
+        self.with_room(|| {
+            loop {
+                let mut bytes = 0;
+                let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
+                let updated =
+                    self.index.update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
+                if let Some((_, had)) = self.end(edit, updated)? {
+                    return Ok(had.then_some(bytes));
+                }
+            }
+        })
     }
 }

@@ -84,7 +84,7 @@ impl Kind for Single {
     fn free_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
         for (h, payload) in unit.iter().filter(|_| !engine.is_words()) {
             let mut offs = Vec::new();
-            engine.own_records(*h, *payload, &mut offs)?;
+            engine.own_records((*h, *payload), false, &mut offs)?;
             offs.into_iter().for_each(|off| engine.release(off));
         }
         Ok(())
@@ -290,6 +290,13 @@ impl Engine<Single> {
         Ok(())
     }
 
+    /// Starts to fetch the first record of a hash, whose bucket is there.
+    pub(crate) fn prefetch_entry(&self, h: u64) {
+        if let Ok(Some(name)) = self.index.get(h) {
+            self.records.prefetch(name);
+        }
+    }
+
     /// True if `key` has a value.
     pub(crate) fn contains_bytes(&self, key: &[u8], key_hash: KeyHash) -> Result<bool> {
         if let Some(found) = self.look_once(key, key_hash, None) {
@@ -349,25 +356,38 @@ impl Engine<Single> {
                 Some(payload) => edit.present(payload, old.as_deref_mut()),
                 None => edit.absent(0),
             });
-            if let Err(e) = updated {
-                edit.abandon();
-                return Err(e);
+            if let Some(answer) = self.end(edit, updated)? {
+                return Ok(answer);
             }
-            if let Some(again) = edit.again {
-                edit.abandon();
-                match again {
-                    Again::AfterSweep => self.finish_sweep()?,
-                    Again::AfterCount => drop(self.lock_chained()),
-                }
-                continue;
-            }
-            let answer = (edit.outcome, edit.had);
-            match edit.outcome {
-                Outcome::Done => edit.finish(),
-                Outcome::Present(()) | Outcome::Absent => edit.abandon(),
-            }
-            return Ok(answer);
         }
+    }
+
+    /// Ends an edit behind the update that it was worked out in: its outcome, and whether there was a record; none if it
+    /// has to be tried again.
+    #[inline(always)]
+    pub(super) fn end(
+        &self,
+        edit: Edit<'_>,
+        updated: Result<Option<u64>>,
+    ) -> Result<Option<(Outcome, bool)>> {
+        if let Err(e) = updated {
+            edit.abandon();
+            return Err(e);
+        }
+        if let Some(again) = edit.again {
+            edit.abandon();
+            match again {
+                Again::AfterSweep => self.finish_sweep()?,
+                Again::AfterCount => drop(self.lock_chained()),
+            }
+            return Ok(None);
+        }
+        let answer = (edit.outcome, edit.had);
+        match edit.outcome {
+            Outcome::Done => edit.finish(),
+            Outcome::Present(()) | Outcome::Absent => edit.abandon(),
+        }
+        Ok(Some(answer))
     }
 
     /// The outcome, if `rule` forbids a change of `key` before a record is written for it.
@@ -531,7 +551,7 @@ impl Engine<Single> {
 
     /// Removes every slot that is there when the walk comes by, damaged ones too.
     pub(crate) fn clear(&self) -> Result<()> {
-        self.clear_by(&mut |h| self.clear_hash(h).map(drop))
+        self.clear_by(&mut |h| self.clear_hash(h, false).map(drop))
     }
 
     /// The same, where `clear_one` removes the slot of a hash.
@@ -552,8 +572,14 @@ impl Engine<Single> {
         })
     }
 
-    /// The offsets of the records that hang on slot `h`, which no thread changes; false where damage hides some.
-    fn own_records(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<bool> {
+    /// The offsets of the records that hang on slot `h`, which no thread changes; false where damage hides some, or is in
+    /// their values, if these are `verified`.
+    fn own_records(
+        &self,
+        (h, payload): (u64, u64),
+        verified: bool,
+        offs: &mut Vec<u64>,
+    ) -> Result<bool> {
         let mut key = Vec::new();
         is_whole(self.records.walk((h, payload), &|| true, &mut |record| {
             // A damaged slot may name the record of another: that is not its to free.
@@ -563,15 +589,18 @@ impl Engine<Single> {
                 self.records.load(&record)?;
             }
             offs.push(record.off);
+            if verified {
+                self.records.load(&record)?;
+            }
             Ok(true)
         }))
     }
 
     /// Removes the slot of `h`; the bytes of its entries, if these are records. One that is damaged counts as one without
-    /// bytes.
-    pub(crate) fn clear_hash(&self, h: u64) -> Result<Vec<u64>> {
+    /// bytes. Or only if one is `damaged`.
+    pub(crate) fn clear_hash(&self, h: u64, damaged: bool) -> Result<Vec<u64>> {
         loop {
-            if let Some(sizes) = self.clear_slot(h)? {
+            if let Some(sizes) = self.clear_slot(h, damaged)? {
                 return Ok(sizes);
             }
             drop(self.lock_chained());
@@ -579,7 +608,7 @@ impl Engine<Single> {
     }
 
     /// The same; none while another thread counts chains.
-    fn clear_slot(&self, h: u64) -> Result<Option<Vec<u64>>> {
+    fn clear_slot(&self, h: u64, damaged: bool) -> Result<Option<Vec<u64>>> {
         let words = self.is_words();
         let (mut offs, mut sizes) = (Vec::new(), Vec::new());
         let mut chained = None;
@@ -591,7 +620,11 @@ impl Engine<Single> {
             if self.sweep_pending() {
                 self.records.mark_chain(h, payload)?;
             }
-            whole = self.own_records(h, payload, &mut offs)?;
+            whole = self.own_records((h, payload), damaged, &mut offs)?;
+            if damaged && whole {
+                offs.clear();
+                return Ok(Change::Keep);
+            }
             if !is_whole(self.sizes_of((h, payload), &always, &mut sizes))? {
                 sizes = vec![0];
             }

@@ -211,11 +211,7 @@ impl Records {
         out.resize(bytes, 0);
         let (first, rest) = out.split_at_mut(skip);
         self.store.copy(record.body(), 0, rest)?;
-        let word = self.hashes.first(record.h, rest).to_le_bytes();
-        if word[skip..].iter().any(|b| *b != 0) {
-            return Err(Error::corrupt("the hash of a slot is not one of its keys", record.off));
-        }
-        first.copy_from_slice(&word[..skip]);
+        first.copy_from_slice(&self.first_of(record, rest)?[..skip]);
         Ok(())
     }
 
@@ -314,6 +310,49 @@ impl Records {
         let pair = self.load(&record)?;
         self.of_slot(&record, h, self.hashes.key(&pair.0))?;
         Ok(pair)
+    }
+
+    /// The record of this name, which is locked, and surely of slot `h`; verified where that is not known, or where its
+    /// `next` is about to be trusted.
+    pub(crate) fn first(&self, h: u64, name: u64) -> Result<Record> {
+        let record = self.record(h, name)?;
+        if let Some(cell) = record.cell {
+            return self.check_cell(&record, cell).map(|()| record);
+        }
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        self.copy_key(&record, &mut key, &always)?;
+        let key_hash = self.hashes.key(&key);
+        self.of_slot(&record, h, key_hash)?;
+        if record.header.next != 0 || !self.is_known(record.off) {
+            self.copy_value(&record, &mut value, &always)?;
+            self.verify(&record, key_hash, &value)?;
+        }
+        Ok(record)
+    }
+
+    /// The same of a cell, in one look.
+    fn check_cell(&self, record: &Record, cell: Cell) -> Result<()> {
+        // Room for a key, whose first word does not stand there, and for what does.
+        let mut room = [0; 8 + cell::BYTES_MAX];
+        let (skip, key_bytes) = (cell.skip(), cell.key_bytes());
+        self.store.copy(record.body(), 0, &mut room[skip..key_bytes + cell.value_bytes()])?;
+        let (key, value) = room[..key_bytes + cell.value_bytes()].split_at_mut(key_bytes);
+        if skip > 0 {
+            let word = self.first_of(record, &key[skip..])?;
+            key[..skip].copy_from_slice(&word[..skip]);
+        }
+        let key_hash = self.hashes.key(key);
+        self.of_slot(record, record.h, key_hash)?;
+        self.verify(record, key_hash, value)
+    }
+
+    /// The first word of a cell's key, whose rest is this.
+    fn first_of(&self, record: &Record, rest: &[u8]) -> Result<[u8; 8]> {
+        let word = self.hashes.first(record.h, rest).to_le_bytes();
+        if word[record.skip()..].iter().any(|b| *b != 0) {
+            return Err(Error::corrupt("the hash of a slot is not one of its keys", record.off));
+        }
+        Ok(word)
     }
 
     /// True if a name is a cell's, and the kind of its extent says that there is no such cell. Lookups do not ask.

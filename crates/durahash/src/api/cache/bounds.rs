@@ -162,6 +162,11 @@ impl Place<'_> {
         added.is_some()
     }
 
+    /// It has what an entry of so many bytes took that was removed.
+    pub(super) fn take_over(&mut self, bytes: u64) {
+        (self.entries, self.bytes) = (1, bytes as i64);
+    }
+
     /// Gives what it has up for so much that is more, or less, than before.
     pub(super) fn settle(&mut self, entries: i64, bytes: i64) {
         self.bounds.add(entries - self.entries, bytes - self.bytes);

@@ -9,9 +9,10 @@ use super::bounds::{Bounds, Place};
 use super::inner::Inner;
 use super::queue::Queue;
 use crate::cache::planted::{Fault, planted};
+use crate::cache::policy::Victim;
 use crate::engine::edit::Rule;
 use crate::engine::expiry::{is_over, split};
-use crate::engine::records::is_damage;
+use crate::engine::records::{is_damage, is_whole};
 use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
 use crate::engine::{Engine, Single};
@@ -28,6 +29,14 @@ impl Inner {
         &self.handle.engine
     }
 
+    /// Starts to fetch what is noted of this hash.
+    #[inline]
+    pub(super) fn fetch(&self, h: u64) {
+        if let Some(order) = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref()) {
+            order.fetch(h);
+        }
+    }
+
     /// Takes note of a lookup that found the key of this hash.
     #[inline]
     pub(super) fn hit(&self, h: u64) {
@@ -36,10 +45,21 @@ impl Inner {
         }
     }
 
-    /// Makes `value`, which has its expiry, the value of `key`. It comes too late where a key that was there is gone, for
+    /// Makes `value`, which has its expiry, the value of `key`, in place of what is damaged, too.
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.put_sound(key, value) {
+            Err(e) if is_damage(&e) => {
+                self.clear_damaged(self.engine().records.hash(key))?;
+                self.put_sound(key, value)
+            }
+            done => done,
+        }
+    }
+
+    /// The same, if nothing of its hash is damaged, as far as that is read. It comes too late where a key that was there is gone, for
     /// which no place is reserved, where the value grows by more than is reserved, and where the old value has expired and
     /// is still to be kept: then all begins again.
-    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put_sound(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let engine = self.engine();
         let mut more = 0;
         loop {
@@ -134,7 +154,9 @@ impl Inner {
     ) -> Result<Option<Place<'_>>> {
         let Some(bounds) = &self.bounds else { return Ok(None) };
         let engine = self.engine();
-        let is_new = room == Room::ForNew && !engine.contains_bytes(key, engine.key_hash(key))?;
+        let key_hash = engine.key_hash(key);
+        self.fetch(engine.records.hashes.h(key_hash));
+        let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
         let bytes = self.bytes(bounds, key, after);
         if !bounds.fits(bytes as u64) {
             return Err(bounds.full(bytes as u64));
@@ -168,21 +190,29 @@ impl Inner {
     fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         loop {
-            if let Some(place) = bounds.reserve(entries, bytes) {
+            let place = match bounds.reserve(entries, bytes) {
+                Some(place) => Some(place),
+                None if tries == 0 => return Err(bounds.full(bytes as u64)),
+                None => match self.evict(bounds)? {
+                    // The place of what went is that of what comes.
+                    Some(mut place) => {
+                        (entries == 1 && place.reserve(bytes) && !bounds.is_over()).then_some(place)
+                    }
+                    None => {
+                        self.engine().store.writable()?;
+                        tries -= u32::from(!bounds.are_others_at_it());
+                        self.engine().store.wait();
+                        None
+                    }
+                },
+            };
+            if let Some(place) = place {
                 if planted(Fault::CountedLate) {
                     bounds.add(-entries, -bytes);
                     self.engine().store.wait();
                     bounds.add(entries, bytes);
                 }
                 return Ok(place);
-            }
-            if tries == 0 {
-                return Err(bounds.full(bytes as u64));
-            }
-            if !self.evict(bounds)? {
-                self.engine().store.writable()?;
-                tries -= u32::from(!bounds.are_others_at_it());
-                self.engine().store.wait();
             }
         }
     }
@@ -222,7 +252,7 @@ impl Inner {
     pub(super) fn shrink(&self, bounds: &Bounds) -> Result<()> {
         let mut tries = TRIES;
         while bounds.order.is_some() && bounds.is_over() && tries > 0 {
-            if !self.evict(bounds)? {
+            if self.evict(bounds)?.is_none() {
                 tries -= 1;
                 self.engine().store.wait();
             }
@@ -230,38 +260,44 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the next to go; false where that is in other hands.
-    fn evict(&self, bounds: &Bounds) -> Result<bool> {
-        let Some(order) = &bounds.order else { return Ok(false) };
-        let Some(h) = order.victim() else { return Ok(false) };
+    /// Removes the next to go; its place, or none where that is in other hands.
+    fn evict<'a>(&self, bounds: &'a Bounds) -> Result<Option<Place<'a>>> {
+        let Some(order) = &bounds.order else { return Ok(None) };
+        let Some(Victim { hash: h, next: [soon, later] }) = order.next_victim() else {
+            return Ok(None);
+        };
         // Others that find nothing to evict wait for this.
-        let _hand = bounds.hand();
-        match self.evict_one(bounds, h) {
+        let mut place = bounds.hand();
+        let engine = self.engine();
+        later.inspect(|h| engine.index.prefetch(&[*h]));
+        soon.inspect(|h| engine.prefetch_entry(*h));
+        match self.evict_one(h) {
             Ok(Some(bytes)) => {
-                bounds.add(-1, -(bytes as i64));
+                place.take_over(if bounds.has_bytes() { bytes } else { 0 });
                 self.evicted.fetch_add(1, Ordering::Relaxed);
-                Ok(true)
+                return Ok(Some(place));
             }
-            // The thread that has removed it tells of it, or did; what is damaged stays, and counts.
-            stays => {
+            // The thread that has removed it tells of it, or did.
+            Ok(None) => order.inserted(h),
+            Err(e) => {
                 order.inserted(h);
-                match stays {
-                    Err(e) if !is_damage(&e) => Err(e),
-                    _ => Ok(false),
-                }
+                let cleared = if is_damage(&e) { self.clear_damaged(h) } else { Err(e) };
+                // Where the damage keeps it from being removed it stays, and counts.
+                is_whole(cleared)?;
             }
         }
+        Ok(None)
     }
 
     /// Removes one entry of a hash; its bytes, if there is one.
-    fn evict_one(&self, bounds: &Bounds, h: u64) -> Result<Option<u64>> {
-        let Some(queue) = &self.queue else { return self.engine().evict(h, bounds.has_bytes()) };
+    fn evict_one(&self, h: u64) -> Result<Option<u64>> {
+        let Some(queue) = &self.queue else { return self.engine().evict(h) };
         let turn = queue.turn(h);
         let mut pairs = Vec::new();
         self.engine().pairs(h, &mut pairs)?;
         let Some(pair) = pairs.first() else { return Ok(None) };
         queue.take(&self.handle, h, pair, &turn)?;
-        Ok(Some(self.bytes(bounds, &pair.0, Some(pair.1.len())) as u64))
+        Ok(Some(self.engine().entry_bytes(pair.0.len(), pair.1.len())))
     }
 
     /// Takes note that an entry was removed because it has expired.
@@ -313,15 +349,26 @@ impl Inner {
         }
         engine.clear_by(&mut |h| {
             let _turn = turn(h)?;
-            let sizes = engine.clear_hash(h)?;
-            if let Some(bounds) = &self.bounds {
-                let bytes = if bounds.has_bytes() { sizes.iter().sum::<u64>() } else { 0 };
-                bounds.add(-(sizes.len() as i64), -(bytes as i64));
-                if let Some(order) = &bounds.order {
-                    sizes.iter().for_each(|_| order.removed(h));
-                }
-            }
-            Ok(())
+            self.clear_hash(h, false)
         })
+    }
+
+    /// Removes what has this hash, if some of it is damaged: what it was cannot be told.
+    fn clear_damaged(&self, h: u64) -> Result<()> {
+        let _turn = self.queue.as_ref().map(|queue| queue.turn(h));
+        self.clear_hash(h, true)
+    }
+
+    /// Removes what has this hash, or only what is damaged, and tells nothing of it.
+    fn clear_hash(&self, h: u64, damaged: bool) -> Result<()> {
+        let sizes = self.engine().clear_hash(h, damaged)?;
+        if let Some(bounds) = &self.bounds {
+            let bytes = if bounds.has_bytes() { sizes.iter().sum::<u64>() } else { 0 };
+            bounds.add(-(sizes.len() as i64), -(bytes as i64));
+            if let Some(order) = &bounds.order {
+                sizes.iter().for_each(|_| order.removed(h));
+            }
+        }
+        Ok(())
     }
 }

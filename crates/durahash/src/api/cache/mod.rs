@@ -62,6 +62,9 @@ use crate::index::Finding;
 /// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure that itself puts into
 /// the cache may get `Full` where its own place is all that is left. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
 ///
+/// **Damage.** A lookup of a damaged entry is an error. [`put`](Cache::put) writes over it, and an eviction removes it, as what it was
+/// can be computed or fetched again; it is not told, as it cannot be read.
+///
 /// **Time** is in milliseconds. A cache asks the system for the time of day at its open, and counts on from there by a clock
 /// that nobody sets. An open begins no earlier than the latest time that the cache has seen: of that the pool has a
 /// copy, made by a close, and once a second while entries expire. So a clock that is set back revives nothing; but for what expired in the last
@@ -116,6 +119,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
             let mut buffer = K::Buffer::default();
             let key = K::bytes(key, &mut buffer);
             let hash = engine.key_hash(key);
+            self.inner.fetch(engine.records.hashes.h(hash));
             let found = look(&self.map, &self.inner.time, (key, hash), f)?;
             if found.is_some() {
                 self.inner.hit(engine.records.hashes.h(hash));

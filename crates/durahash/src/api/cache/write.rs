@@ -39,7 +39,7 @@ fn set<V: Data + ?Sized>(expiry: u64, value: &V::Ref) -> Change<Vec<u8>> {
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
-    /// Inserts or replaces the value of `key`. The entry does not expire.
+    /// Inserts or replaces the value of `key`, a damaged one too. The entry does not expire.
     ///
     /// **Durability** and **Concurrency.** As [`Map::put`](crate::Map::put).
     ///

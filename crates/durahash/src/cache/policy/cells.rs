@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use durahash_media::prefetch;
+
 use super::growing::Growing;
 use super::table::Table;
 
@@ -51,6 +53,10 @@ impl<const MOST: u8> Table for Cells<MOST> {
     fn hit(&self, hash: u64) {
         let cell = self.cell(hash);
         cell.set(MOST.min(cell.value() + 1));
+    }
+
+    fn fetch(&self, hash: u64) {
+        prefetch(self.0.of(hash >> 2));
     }
 
     fn grow(&self, entries: usize) {

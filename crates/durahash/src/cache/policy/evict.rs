@@ -1,5 +1,14 @@
 //! What a cache tells its policy, and asks of it.
 
+/// An entry that is to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    /// Its hash.
+    pub hash: u64,
+    /// Two that go soon, if no other removes them: the one that goes first, and one that was chosen just now.
+    pub next: [Option<u64>; 2],
+}
+
 /// The entries of a cache, in the order in which they are to go. All methods may be called at the same time.
 ///
 /// Of each hash the policy counts the entries: one more by `inserted`, one less by `removed` and by `victim`. The calls
@@ -7,6 +16,9 @@
 /// to remove it was removed by another thread, whose `removed` came or will come: the caller makes up for it by
 /// `inserted`.
 pub trait Evict: Send + Sync {
+    /// Starts to fetch what the next call about this hash reads.
+    fn fetch(&self, hash: u64);
+
     /// A lookup found the entry. Takes no lock, and stores nothing where nothing changes.
     fn hit(&self, hash: u64);
 
@@ -17,7 +29,12 @@ pub trait Evict: Send + Sync {
     fn removed(&self, hash: u64);
 
     /// The next to go, which the policy forgets by this call; none if it knows no entry.
-    fn victim(&self) -> Option<u64>;
+    fn victim(&self) -> Option<u64> {
+        self.next_victim().map(|victim| victim.hash)
+    }
+
+    /// The same, with those that are chosen already.
+    fn next_victim(&self) -> Option<Victim>;
 
     /// Bytes of DRAM.
     fn bytes(&self) -> u64;

@@ -12,9 +12,11 @@
 //!
 //! Counters with bits of the hash have two advantages over a sketch of counts alone of the same size (TinyLFU's): keys
 //! that come once, of which there are many, add nothing to others' counts, and the counts of what comes often outlive
-//! them. Threads that change one counter at once may lose a change.
+//! them. Threads that change counters of one word at once may lose a change.
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::prefetch;
 
 use super::growing::Growing;
 use super::table::Table;
@@ -27,8 +29,13 @@ const COUNT: u16 = 7;
 const USED: u16 = 8;
 const TAG: u16 = !15;
 
+/// Counters of a word.
+const LANES: usize = 4;
+
+/// Two words, so that all counters are compared at once.
 #[derive(Default)]
-struct Row([AtomicU16; COUNTERS]);
+#[repr(align(16))]
+struct Row([AtomicU64; COUNTERS / LANES]);
 
 pub(super) struct Frequencies(Growing<Row>);
 
@@ -37,24 +44,47 @@ fn tag(hash: u64) -> u16 {
     (hash >> 40) as u16 & TAG
 }
 
+/// A word whose counters are all this one.
+const fn all(counter: u16) -> u64 {
+    counter as u64 * 0x0001_0001_0001_0001
+}
+
+/// The highest bit of each counter of a word that is that of a tag.
+fn with_tag(word: u64, tag: u16) -> u64 {
+    // The lowest four bits of a tag are 0, so nothing carries from one counter to the next.
+    let other = ((word ^ all(tag)) & all(TAG)) >> 1;
+    let counts = (word & all(COUNT)) + all(0x7fff);
+    counts & !(other + all(0x7fff)) & all(0x8000)
+}
+
 impl Row {
-    fn get(&self, i: usize) -> u16 {
-        self.0[i].load(Ordering::Relaxed)
+    fn words(&self) -> [u64; COUNTERS / LANES] {
+        self.0.each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    fn counters(&self) -> [u16; COUNTERS] {
+        let words = self.words();
+        std::array::from_fn(|i| (words[i / LANES] >> (i % LANES * 16)) as u16)
     }
 
     fn set(&self, i: usize, old: u16, new: u16) {
         if old != new {
-            self.0[i].store(new, Ordering::Relaxed);
+            let (word, shift) = (&self.0[i / LANES], i % LANES * 16);
+            let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
+            word.store(others | u64::from(new) << shift, Ordering::Relaxed);
         }
     }
 
-    /// The counter of a hash, and what it is. All are looked at, without a branch for each.
+    /// The counter of a hash, and what it is.
     fn find(&self, hash: u64) -> Option<(usize, u16)> {
-        let all: [u16; COUNTERS] = std::array::from_fn(|i| self.get(i));
-        let is_it = |counter: u16| counter & TAG == tag(hash) && counter & COUNT > 0;
-        let found = (0..COUNTERS).fold(0, |set, i| set | u32::from(is_it(all[i])) << i);
-        let first = found.trailing_zeros() as usize;
-        all.get(first).map(|counter| (first, *counter))
+        let words = self.words();
+        let found = words.map(|word| with_tag(word, tag(hash)));
+        let word = usize::from(found[0] == 0);
+        if found[word] == 0 {
+            return None;
+        }
+        let lane = found[word].trailing_zeros() as usize / 16;
+        Some((word * LANES + lane, (words[word] >> (lane * 16)) as u16))
     }
 
     /// Counts one more; the key is used, or new.
@@ -65,18 +95,22 @@ impl Row {
         }
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
-        let sum =
-            (0..COUNTERS).fold(0, |sum: u16, i| sum.wrapping_mul(31).wrapping_add(self.get(i)));
+        let counters = self.counters();
+        let add = |sum: u16, counter: &u16| sum.wrapping_mul(31).wrapping_add(*counter);
+        let sum = counters.iter().fold(0, add);
         let first = usize::from(sum >> 8) ^ (hash >> 53) as usize;
-        let all = (first..first + COUNTERS).map(|i| (i % COUNTERS, self.get(i % COUNTERS)));
-        let Some((i, old)) = all.min_by_key(|(_, counter)| counter & COUNT) else { return };
+        // Behind the count, how far it is from there.
+        let far = |i: usize| (i.wrapping_sub(first) % COUNTERS) as u16;
+        let order = |i: usize| (counters[i] & COUNT) << 3 | far(i);
+        let least = (1..COUNTERS).map(order).fold(order(0), u16::min);
+        let i = (usize::from(least) + first) % COUNTERS;
+        let old = counters[i];
         self.set(i, old, if old & COUNT <= 1 { tag(hash) | used | 1 } else { old - 1 });
     }
 
     /// Halves all counts; those of 1 stay.
     fn halve(&self) {
-        for i in 0..COUNTERS {
-            let old = self.get(i);
+        for (i, old) in self.counters().into_iter().enumerate() {
             self.set(i, old, old & !COUNT | (old & COUNT).div_ceil(2));
         }
     }
@@ -111,8 +145,12 @@ impl Table for Frequencies {
         self.0.of(hash).count(hash, USED);
     }
 
+    fn fetch(&self, hash: u64) {
+        prefetch(self.0.of(hash));
+    }
+
     fn grow(&self, entries: usize) {
-        let like = |row: &Row| Row(std::array::from_fn(|i| AtomicU16::new(row.get(i))));
+        let like = |row: &Row| Row(row.words().map(AtomicU64::new));
         self.0.grow(entries * COUNTERS_PER_ENTRY / COUNTERS, like);
     }
 

@@ -16,9 +16,9 @@ const CHUNKS: usize = 1 + STEPS * 40;
 /// The place of a hash among `len`, at least one: where its low bits say, or without the highest of them where there is
 /// none yet.
 pub(super) fn place(hash: u64, len: usize) -> usize {
-    let bits = usize::BITS - len.leading_zeros();
-    let at = hash as usize & ((1 << bits) - 1);
-    if at < len { at } else { parent(at) }
+    let bits = usize::MAX >> len.leading_zeros();
+    let (at, parent) = (hash as usize & bits, hash as usize & bits >> 1);
+    if at < len { at } else { parent }
 }
 
 /// The place that the new place `at` is split from.

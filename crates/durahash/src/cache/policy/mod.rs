@@ -9,6 +9,9 @@
 //!  inserted, removed, victim --> lock of a shard --> queues (8 bytes a node), what is gone, ghosts (2.5, S3-FIFO)
 //! ```
 //!
+//! A shard of several chooses its next two victims ahead, so that the lines of their entries, and those of the
+//! frequencies that choose the ones behind them, are fetched while others go: they are waited for otherwise.
+//!
 //! The bits are of an entry that hashes there: what tells entries apart for sure would take as much as a queue. Other
 //! entries' hits may count for it, which costs hit rates little.
 
@@ -35,7 +38,7 @@ use std::str::FromStr;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-pub use evict::Evict;
+pub use evict::{Evict, Victim};
 use lru::Lru;
 use random::Random;
 use s3fifo::S3Fifo;

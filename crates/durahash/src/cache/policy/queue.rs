@@ -37,6 +37,12 @@ impl Queue {
         Some(hash)
     }
 
+    /// The one that is popped when so many were.
+    pub(super) fn peek(&self, index: usize) -> Option<u64> {
+        let at = self.first + index;
+        (index < self.len).then(|| self.chunks[at / CHUNK][at % CHUNK])
+    }
+
     /// Takes one out of the middle; the last comes into its place.
     pub(super) fn swap_remove(&mut self, index: usize) -> u64 {
         self.len -= 1;

@@ -1,9 +1,10 @@
 //! Queues behind locks, by parts of the hashes, and what all policies share.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::evict::Evict;
+use super::evict::{Evict, Victim};
 use super::gone::Gone;
 use super::table::Table;
 
@@ -14,6 +15,8 @@ const SHARDS_MAX: u64 = 64;
 const GONE_PART: usize = 32;
 /// And so many in any case.
 const GONE_MIN: usize = 16;
+/// Victims that a shard of several has chosen already, so that their lines are there when they go.
+const AHEAD: usize = 2;
 
 /// The queues of a policy: what is in them, and in which order it goes. Each entry has one node.
 pub(super) trait Queues: Default + Send {
@@ -37,7 +40,7 @@ pub(super) trait Queues: Default + Send {
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard<Q> {
-    /// Entries, for who looks for the fullest shard.
+    /// Entries, for who looks for the fullest shard; changed while it is locked.
     entries: AtomicUsize,
     inner: Mutex<Inner<Q>>,
 }
@@ -45,6 +48,8 @@ struct Shard<Q> {
 #[derive(Default)]
 struct Inner<Q> {
     queues: Q,
+    /// Chosen already, in this order.
+    ahead: VecDeque<u64>,
     gone: Gone,
 }
 
@@ -80,15 +85,25 @@ impl<Q: Queues> Sharded<Q> {
 }
 
 impl<Q> Shard<Q> {
+    fn add(&self, entries: usize) {
+        let now = self.entries.load(Ordering::Relaxed);
+        self.entries.store(now.wrapping_add(entries), Ordering::Relaxed);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<Q>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<Q: Queues> Inner<Q> {
-    fn pop(&mut self, table: &Q::Table) -> Option<u64> {
+    /// Takes the next to go, when so many behind it are chosen.
+    fn pop(&mut self, table: &Q::Table, ahead: usize) -> Option<u64> {
         loop {
-            let hash = self.queues.pop(table)?;
+            while self.ahead.len() <= ahead {
+                let Some(hash) = self.queues.pop(table) else { break };
+                self.ahead.push_back(hash);
+            }
+            let hash = self.ahead.pop_front()?;
             if !self.gone.take(hash) {
                 return Some(hash);
             }
@@ -97,7 +112,8 @@ impl<Q: Queues> Inner<Q> {
 
     /// Drops the nodes of all that is gone.
     fn sweep(&mut self) {
-        let Inner { queues, gone } = self;
+        let Inner { queues, ahead, gone } = self;
+        ahead.retain(|hash| !gone.take(*hash));
         queues.retain(&mut |hash| !gone.take(hash));
     }
 }
@@ -117,7 +133,7 @@ impl<Q: Queues> Evict for Sharded<Q> {
             inner.queues.insert(hash, &self.table);
             self.table.grow(inner.queues.len() * self.shards.len());
         }
-        shard.entries.fetch_add(1, Ordering::Relaxed);
+        shard.add(1);
     }
 
     fn removed(&self, hash: u64) {
@@ -127,18 +143,28 @@ impl<Q: Queues> Evict for Sharded<Q> {
         if inner.gone.len() > inner.queues.len() / GONE_PART + GONE_MIN {
             inner.sweep();
         }
-        shard.entries.fetch_sub(1, Ordering::Relaxed);
+        shard.add(1_usize.wrapping_neg());
     }
 
-    fn victim(&self) -> Option<u64> {
+    fn fetch(&self, hash: u64) {
+        self.table.fetch(hash);
+    }
+
+    fn next_victim(&self) -> Option<Victim> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         self.table.evicting(turn);
         let first = self.fuller(turn);
+        // Of one shard the next victim comes at once.
+        let ahead = if self.shards.len() > 1 { AHEAD } else { 0 };
         (0..self.shards.len()).find_map(|i| {
             let shard = &self.shards[(first + i) % self.shards.len()];
-            let hash = shard.lock().pop(&self.table)?;
-            shard.entries.fetch_sub(1, Ordering::Relaxed);
-            Some(hash)
+            let mut inner = shard.lock();
+            let hash = inner.pop(&self.table, ahead)?;
+            shard.add(1_usize.wrapping_neg());
+            Some(Victim {
+                hash,
+                next: [inner.ahead.front(), inner.ahead.back()].map(|hash| hash.copied()),
+            })
         })
     }
 

@@ -7,6 +7,9 @@ pub(super) trait Table: Send + Sync {
     /// A lookup found the entry.
     fn hit(&self, hash: u64);
 
+    /// Starts to fetch what a hit of the entry changes.
+    fn fetch(&self, _hash: u64) {}
+
     /// Makes room for so many entries.
     fn grow(&self, entries: usize);
 

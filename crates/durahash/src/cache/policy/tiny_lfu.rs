@@ -9,6 +9,7 @@
 use super::frequencies::Frequencies;
 use super::queue::Queue;
 use super::sharded::Queues;
+use super::table::Table;
 
 /// The part of the entries that the window has: one in so many.
 const WINDOW_PART: usize = 10;
@@ -45,6 +46,11 @@ impl Queues for TinyLfu {
             || frequencies.get(candidate) > frequencies.get(victim);
         let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
         self.main.push(kept);
+        // What the next pop asks for, which is a while away where there are several shards.
+        [self.window.peek(0), self.main.peek(0), self.main.peek(1), self.main.peek(2)]
+            .into_iter()
+            .flatten()
+            .for_each(|hash| frequencies.fetch(hash));
         Some(gone)
     }
 

@@ -305,12 +305,16 @@ impl<M: Medium> Reh<M> {
             self.directory.prefetch(*h);
         }
         for (h, sought) in h.iter().zip(sought) {
-            *sought = self.directory.seek(*h);
-            if let Some(sought) = sought {
-                self.metas.prefetch(sought.entry());
-                self.prefetch_slot(*h, sought.entry());
-            }
+            *sought = self.approach_one(*h);
         }
+    }
+
+    #[inline(always)]
+    fn approach_one(&self, h: u64) -> Option<Sought<'_, u32>> {
+        let sought = self.directory.seek(h)?;
+        self.metas.prefetch(sought.entry());
+        self.prefetch_slot(h, sought.entry());
+        Some(sought)
     }
 
     /// After a look in vain.
@@ -431,8 +435,11 @@ impl<M: Medium> IndexBase for Reh<M> {
     }
 
     fn prefetch(&self, h: &[u64]) {
-        for h in h.chunks(PREFETCHED) {
-            self.approach(h, &mut [const { None }; PREFETCHED]);
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for h in h {
+            self.approach_one(*h);
         }
     }
 
