@@ -238,6 +238,17 @@ impl Walk {
         }
     }
 
+    /// The contents that the next process reads if this one is killed.
+    #[must_use]
+    pub fn killed(&self) -> &DiskImage {
+        &self.current
+    }
+
+    /// The machine starts again, with all that was written.
+    pub fn boot(&mut self) {
+        self.current.boot += 1;
+    }
+
     fn end_resize(&mut self) {
         if let Some(words) = self.resized.take() {
             self.durable.pool.resize(words, 0);

@@ -26,6 +26,7 @@ fn every_cut_is_recovered() {
         let looked = tester.looked;
         println!("{case:?}: {looked:?}");
         assert!(looked.inside > 0 && looked.blocks > 4, "the ring was never gone round");
+        assert!(looked.kills > 50 || !case.live, "processes were killed too seldom");
         (cuts, blocks) = (cuts + looked.states + looked.inside, blocks + looked.blocks);
     }
     println!("{cuts} different cuts");

@@ -452,6 +452,7 @@ impl SimDisk {
 
     /// Does `step`, or `otherwise` if it is its turn to fail.
     fn act(&self, step: DiskStep, otherwise: Option<DiskStep>) -> io::Result<()> {
+        self.record_live();
         let mut state = self.state();
         let (step, done) =
             if state.fails() { (otherwise, Err(Errno::IO.into())) } else { (Some(step), Ok(())) };
@@ -523,7 +524,6 @@ impl Disk for SimDisk {
     }
 
     fn flush_drive(&self) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::FlushDrive, None)
     }
 
@@ -536,7 +536,6 @@ impl Disk for SimDisk {
     }
 
     fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
-        self.record_live();
         let bytes = bytes.to_vec();
         let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
         self.act(DiskStep::Again { off, bytes }, Some(failed))
@@ -566,7 +565,6 @@ impl Disk for SimDisk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::SyncData, Some(DiskStep::SyncDataFailed))
     }
 
@@ -688,7 +686,6 @@ impl LiveDisk for SimDisk {
     }
 
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::Spill { batch, bytes: Some(bytes.to_vec()) }, None)
     }
 
