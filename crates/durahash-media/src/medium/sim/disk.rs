@@ -45,6 +45,13 @@ pub enum DiskStep {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// The same, but they are on the disk only when the drive's cache was emptied.
+    Soon {
+        /// Where in the area.
+        off: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
     /// Bytes were written to the log's area, but the call failed.
     LogFailed {
         /// Where in the area.
@@ -131,6 +138,7 @@ impl DiskImage {
         match step {
             DiskStep::Log { off, bytes }
             | DiskStep::Again { off, bytes }
+            | DiskStep::Soon { off, bytes }
             | DiskStep::LogFailed { off, bytes } => {
                 self.area[*off as usize..][..bytes.len()].copy_from_slice(bytes);
             }
@@ -683,6 +691,12 @@ impl LiveDisk for SimDisk {
             self.write_line(off, &std::array::from_fn(|i| u64::from_le_bytes(words[i])));
         }
         self.call()
+    }
+
+    fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let bytes = bytes.to_vec();
+        let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
+        self.act(DiskStep::Soon { off, bytes }, Some(failed))
     }
 
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
