@@ -40,10 +40,22 @@ durahash_media::listed! {
         LinesAgain,
         /// The file grows, but not durably.
         GrowSync,
+        /// A spill file is not on the disk when a part names it.
+        SpillSync,
     }
 }
 
 impl Omit {
+    /// True if a pool with a live image has this order or sync; false if it is one without.
+    #[must_use]
+    pub fn is_of(self, live: bool) -> bool {
+        match self {
+            Omit::StagedKept => !live,
+            Omit::SpillSync => live,
+            _ => true,
+        }
+    }
+
     /// The steps as they would have been without it.
     #[must_use]
     pub fn from(self, mut steps: Vec<DiskStep>) -> Vec<DiskStep> {
@@ -72,6 +84,8 @@ impl Omit {
                             log += 1;
                         }
                         DiskStep::Log { off, .. } if *off >= HEADS => log = at,
+                        // What is noted of it.
+                        DiskStep::Live(_) => {}
                         _ => log = at + 1,
                     }
                 }
@@ -97,7 +111,7 @@ impl Omit {
                     }
                 }
             }
-            Omit::LogWait | Omit::HeadWait | Omit::GrowSync => {}
+            Omit::LogWait | Omit::HeadWait | Omit::GrowSync | Omit::SpillSync => {}
         }
         steps
     }
@@ -244,7 +258,9 @@ impl Walk {
             }
             DiskStep::Spill { batch, bytes: Some(bytes) } => {
                 self.removed.remove(batch);
-                self.durable.spills.insert(*batch, bytes.clone());
+                if self.omit != Some(Omit::SpillSync) {
+                    self.durable.spills.insert(*batch, bytes.clone());
+                }
             }
             DiskStep::Spill { batch, bytes: None } => drop(self.removed.insert(*batch)),
             DiskStep::Live(_) | DiskStep::Mark(_) => {}
