@@ -242,9 +242,9 @@ fn lookups_go_on_beside_inserts() {
         assert!(find("beside inserts", 2, "count") >= 10_000.0);
         assert_eq!(find("alone", 1, "count"), find("beside inserts", 2, "count"));
         assert!(find("beside inserts", 2, "max_ns") >= find("beside inserts", 2, "p50_ns"));
-        // A pool without a log has backups only while nobody writes.
+        // A pool without a log is copied entry by entry, which stops nobody.
         let backups = report.find("backup", design, "beside a backup", 2, "max_ns");
-        assert_eq!(backups.is_some(), report.setup.durability == "interval");
+        assert_eq!(backups.is_some(), report.setup.durability.starts_with("interval"));
     }
 }
 
