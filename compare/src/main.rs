@@ -113,7 +113,12 @@ enum Command {
     CacheChild { name: String, dir: PathBuf, entries: u64, seed: u64 },
     /// The child that is killed with a long log.
     #[command(hide = true)]
-    LogChild { design: String, path: PathBuf },
+    LogChild {
+        design: String,
+        #[arg(action = clap::ArgAction::Set)]
+        live: bool,
+        path: PathBuf,
+    },
 }
 
 /// What is stored.
@@ -196,7 +201,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Paper(args)) => durahash_baselines::paper::run(&args),
         Some(Command::Front { json, svg }) => front(&json, &svg),
-        Some(Command::LogChild { design, path }) => log::child(&design, &path),
+        Some(Command::LogChild { design, live, path }) => log::child(&design, live, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
             survive::child(&store, &mode, &dir, seed, loaded)
         }

@@ -1,9 +1,11 @@
 //! `instructions OPERATION COUNT`: loads a map in memory and does one kind of operation so many times
 //! and no more, for a tool that counts instructions (`.ci/instructions`).
 
+use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use durahash::{Cache, Map, Options, Result};
+use durahash::{Cache, Map, Options, Result, SyncMode};
 
 /// Enough for splits to be in a steady state, few enough for a tool that is slow.
 const KEYS: u64 = 30_000;
@@ -87,15 +89,44 @@ fn run_cache(kind: &str, count: u64) -> Result<bool> {
     Ok(true)
 }
 
-fn run(operation: &str, count: u64) -> Result<bool> {
+/// Inserts into a pool in a file: without a log, or with a live image of which no snapshot is taken meanwhile.
+fn run_file(kind: &str, count: u64) -> std::result::Result<bool, Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let options = Options::new().seed(1).max_bytes(1 << 30);
+    let options = match kind {
+        "insert" => options.sync_mode(SyncMode::Process),
+        "live_insert" => {
+            let mode = SyncMode::Interval(Duration::from_secs(3600));
+            options.sync_mode(mode).live_image(true).log_bytes(64 << 20)
+        }
+        _ => return Ok(false),
+    };
+    let map: Map<u64, u64> = options.create(dir.path().join("map.pool"))?;
+    for i in 0..KEYS {
+        map.put(&key(i), &i)?;
+    }
+    map.sync()?;
+    for i in 0..count {
+        map.put(&!key(i % KEYS), &1)?;
+    }
+    // A close would bring all of it to the file.
+    dir.close()?;
+    std::process::exit(0)
+}
+
+fn run(operation: &str, count: u64) -> std::result::Result<bool, Box<dyn Error>> {
     if let Some(kind) = operation.strip_prefix("cache_") {
-        return run_cache(kind, count);
+        return Ok(run_cache(kind, count)?);
+    }
+    if let Some(kind) = operation.strip_prefix("file_") {
+        return run_file(kind, count);
     }
     if let Some(kind) = operation.strip_prefix("digest_") {
-        return run_digests(kind, count);
+        return Ok(run_digests(kind, count)?);
     }
     if let Some(kind) = operation.strip_prefix("text_") {
-        return run_texts(kind == "hit", count).map(|()| true);
+        run_texts(kind == "hit", count)?;
+        return Ok(true);
     }
     // Little address space: a counting tool has not much of it.
     let map: Map<u64, u64> = Options::new().seed(1).max_bytes(64 << 20).in_memory()?;
@@ -138,7 +169,7 @@ fn main() -> ExitCode {
     let [operation, count] = args.as_slice() else {
         eprintln!(
             "usage: instructions hit|miss|get_many|update|insert|text_hit|text_miss|\
-             digest_hit|digest_miss|digest_insert|cache_hit|cache_evict COUNT"
+             digest_hit|digest_miss|digest_insert|cache_hit|cache_evict|file_insert|file_live_insert COUNT"
         );
         return ExitCode::from(2);
     };

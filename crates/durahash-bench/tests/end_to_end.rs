@@ -242,6 +242,9 @@ fn lookups_go_on_beside_inserts() {
         assert!(find("beside inserts", 2, "count") >= 10_000.0);
         assert_eq!(find("alone", 1, "count"), find("beside inserts", 2, "count"));
         assert!(find("beside inserts", 2, "max_ns") >= find("beside inserts", 2, "p50_ns"));
+        // A pool without a log is copied entry by entry, which stops nobody.
+        let backups = report.find("backup", design, "beside a backup", 2, "max_ns");
+        assert_eq!(backups.is_some(), report.setup.durability.starts_with("interval"));
     }
 }
 
@@ -353,7 +356,7 @@ fn modes_are_measured_side_by_side() {
     let config = Config { designs, repeats: 1, ..config() };
     let words = ["each mode, side by side", "put_many of 1000", "reh     strict"];
     let report = run_of(Suite::Durability, config, &words);
-    let whats = ["put_many", "hit", "insert", "kill -9"];
+    let whats = ["put_many", "hit", "insert", "update", "kill -9"];
     let on_disk = report.setup.file_system != "tmpfs";
     for design in ["reh", "pea"] {
         for (mode, survives) in [
@@ -363,7 +366,8 @@ fn modes_are_measured_side_by_side() {
             ("strict", 3.0),
             ("strict-live", 3.0),
         ] {
-            let [put_many, hit, insert, killed] = whats.map(|what| format!("{what}, {mode}"));
+            let [put_many, hit, insert, update, killed] =
+                whats.map(|what| format!("{what}, {mode}"));
             let find = |case: &str, threads, metric: &str| {
                 let row = report.find("durability", design, case, threads, metric);
                 row.unwrap_or_else(|| panic!("{metric} of {design}, {case}")).value
@@ -379,6 +383,8 @@ fn modes_are_measured_side_by_side() {
                 assert!((1.0..=4000.0).contains(&find(&insert, threads, "count")));
                 assert_eq!(find(&insert, threads, "log_bytes") > 0.0, has_log);
             }
+            assert_eq!(find(&put_many, 2, "count"), 4000.0);
+            assert_eq!(find(&update, 1, "log_bytes") > 0.0, has_log);
             // Each insert of one thread is a block of its own.
             assert!(mode != "strict" || find(&insert, 1, "log_bytes") >= 4096.0);
             assert_eq!(find(&killed, 2, "lost"), 0.0);

@@ -34,16 +34,28 @@ durahash_media::listed! {
         HeadWait,
         /// A recovery does not write what it has read of the log again before it relies on it.
         LogAgain,
-        /// One that has read the log on the drive does not have the drive's cache emptied.
+        /// One that has read the log on the drive, or written a head again, does not have the drive's cache emptied.
         DriveFlush,
         /// A recovery does not write again what the log holds of the pool.
         LinesAgain,
         /// The file grows, but not durably.
         GrowSync,
+        /// A spill file is not on the disk when a part names it.
+        SpillSync,
     }
 }
 
 impl Omit {
+    /// True if a pool with a live image has this order or sync; false if it is one without.
+    #[must_use]
+    pub fn is_of(self, live: bool) -> bool {
+        match self {
+            Omit::StagedKept => !live,
+            Omit::SpillSync => live,
+            _ => true,
+        }
+    }
+
     /// The steps as they would have been without it.
     #[must_use]
     pub fn from(self, mut steps: Vec<DiskStep>) -> Vec<DiskStep> {
@@ -51,7 +63,10 @@ impl Omit {
         match self {
             Omit::DataSync => steps.retain(|step| *step != DiskStep::SyncData),
             Omit::DriveFlush => steps.retain(|step| *step != DiskStep::FlushDrive),
-            Omit::LogAgain => steps.retain(|step| !matches!(step, DiskStep::Again { .. })),
+            Omit::LogAgain => {
+                steps
+                    .retain(|step| !matches!(step, DiskStep::Again { .. } | DiskStep::Soon { .. }));
+            }
             Omit::LinesAgain => {
                 // A recovery is what comes before the first two heads.
                 let mut is_recovery = true;
@@ -69,6 +84,8 @@ impl Omit {
                             log += 1;
                         }
                         DiskStep::Log { off, .. } if *off >= HEADS => log = at,
+                        // What is noted of it.
+                        DiskStep::Live(_) => {}
                         _ => log = at + 1,
                     }
                 }
@@ -94,7 +111,7 @@ impl Omit {
                     }
                 }
             }
-            Omit::LogWait | Omit::HeadWait | Omit::GrowSync => {}
+            Omit::LogWait | Omit::HeadWait | Omit::GrowSync | Omit::SpillSync => {}
         }
         steps
     }
@@ -149,6 +166,8 @@ pub struct Walk {
     area: Pending<SECTOR_BYTES, u8>,
     /// Where the ring begins in the area: behind the staged lines.
     ring: usize,
+    /// Other bytes of the area that are on the disk when the drive's cache was emptied: where they begin, and how many.
+    soon: Vec<(usize, usize)>,
     /// Length of the pool, where it is not on the disk yet.
     resized: Option<usize>,
     /// Spill files that were removed: they may come back.
@@ -166,6 +185,7 @@ impl Walk {
             pool: Pending::new(),
             area: Pending::new(),
             ring: HEADS as usize,
+            soon: Vec::new(),
             resized: None,
             removed: BTreeSet::new(),
         }
@@ -211,6 +231,10 @@ impl Walk {
                     self.settle_area(*off as usize, bytes.len());
                 }
             }
+            DiskStep::Soon { off, bytes } => {
+                self.write_area(*off as usize, bytes.len());
+                self.soon.push((*off as usize, bytes.len()));
+            }
             DiskStep::LogFailed { off, bytes } => self.write_area(*off as usize, bytes.len()),
             DiskStep::Staged(bytes) => {
                 self.ring = HEADS as usize + bytes.len();
@@ -219,6 +243,9 @@ impl Walk {
             DiskStep::FlushDrive => {
                 let end = self.current.area.len();
                 self.settle_area(self.ring, end - self.ring);
+                for (off, bytes) in std::mem::take(&mut self.soon) {
+                    self.settle_area(off, bytes);
+                }
             }
             DiskStep::Resize(bytes) => {
                 let words = *bytes as usize / 8;
@@ -231,11 +258,24 @@ impl Walk {
             }
             DiskStep::Spill { batch, bytes: Some(bytes) } => {
                 self.removed.remove(batch);
-                self.durable.spills.insert(*batch, bytes.clone());
+                if self.omit != Some(Omit::SpillSync) {
+                    self.durable.spills.insert(*batch, bytes.clone());
+                }
             }
             DiskStep::Spill { batch, bytes: None } => drop(self.removed.insert(*batch)),
             DiskStep::Live(_) | DiskStep::Mark(_) => {}
         }
+    }
+
+    /// The contents that the next process reads if this one is killed.
+    #[must_use]
+    pub fn killed(&self) -> &DiskImage {
+        &self.current
+    }
+
+    /// The machine starts again, with all that was written.
+    pub fn boot(&mut self) {
+        self.current.boot += 1;
     }
 
     fn end_resize(&mut self) {
@@ -275,7 +315,12 @@ impl Walk {
     #[must_use]
     pub fn cut(&self, under_way: Option<&DiskStep>, pick: Pick) -> DiskImage {
         let mut walk = self.clone();
-        if let Some(DiskStep::Log { off, bytes } | DiskStep::Again { off, bytes }) = under_way {
+        if let Some(
+            DiskStep::Log { off, bytes }
+            | DiskStep::Again { off, bytes }
+            | DiskStep::Soon { off, bytes },
+        ) = under_way
+        {
             walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
         }
         let mut rng = Rng::new(if let Pick::Random(seed) = pick { seed } else { 0 });

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
 use durahash::{Batch, Design, ErrorKind, Map, MultiMap, Openable, Options, Result, SyncMode};
-use durahash_media::sim::{DiskImage, DiskStep, LiveSteps, LogSteps, SimDisk};
+use durahash_media::sim::{DiskImage, DiskStep, LiveSteps, LogSteps, SimDisk, budget};
 use durahash_media::{Geometry, Medium};
 
 use crate::block::{Omit, Pick, Walk};
@@ -484,6 +484,8 @@ pub struct Looked {
     pub states: u64,
     /// Of these, in a recovery.
     pub inside: u64,
+    /// Kills between two steps with a live image: these are looked at beside the others.
+    pub kills: u64,
     /// Blocks that were written to the log: how often the ring was gone round is a quarter of it.
     pub blocks: u64,
 }
@@ -494,13 +496,15 @@ pub struct Tester {
     /// Counts of the work done so far.
     pub looked: Looked,
     seen: HashSet<u64>,
+    /// Before one in so many steps a process with a live image is killed.
+    kill_one_in: usize,
 }
 
 impl Tester {
     /// A tester of `case`.
     #[must_use]
     pub fn new(case: Case) -> Self {
-        Tester { case, looked: Looked::default(), seen: HashSet::new() }
+        Tester { case, looked: Looked::default(), seen: HashSet::new(), kill_one_in: budget(3, 1) }
     }
 
     /// Runs the script of `seed` and looks at the states that crashes may leave.
@@ -520,6 +524,8 @@ impl Tester {
     /// # Errors
     /// As [`random`](Tester::random); a failure that was not told.
     pub fn failing(&mut self, seed: u64, ops: usize) -> Result<(), String> {
+        // Most steps are those of the run in which the call before fails.
+        self.kill_one_in = budget(48, 8);
         for fail in [Fail::From, Fail::Once] {
             for nth in 1.. {
                 let run = run(self.case, seed, ops, Some(fail(nth)))?;
@@ -581,6 +587,8 @@ impl Tester {
             if matches!(step, None | Some(DiskStep::Log { .. } | DiskStep::Mark(_))) {
                 let image = image_after(run, &steps[..at]);
                 self.crash(run, image, Some(&walk), &told, &durable, &mut rng).map_err(wrong)?;
+            } else if self.may_be_killed(&steps, at, &mut rng) {
+                self.killed(run, walk.killed(), &told).map_err(wrong)?;
             }
             // Killed while the drive writes: it has done so, but nobody has waited for its cache.
             if let Some(DiskStep::Log { off, bytes }) = step {
@@ -597,6 +605,32 @@ impl Tester {
             }
         }
         Ok(())
+    }
+
+    /// True where a process with a live image may be killed before this step: anywhere, but of the lines that are written one
+    /// behind the other not before each.
+    fn may_be_killed(&self, steps: &[DiskStep], at: usize, rng: &mut Rng) -> bool {
+        let is_line = |at: usize| matches!(steps[at], DiskStep::Line { .. });
+        let is_behind_line = at > 0 && is_line(at) && is_line(at - 1);
+        self.case.live
+            && (!is_behind_line || rng.below(32) == 0)
+            && rng.below(self.kill_one_in) == 0
+    }
+
+    /// The process is killed, and the next one finds this.
+    fn killed(
+        &mut self,
+        run: &Run,
+        image: &DiskImage,
+        expected: &RangeInclusive<usize>,
+    ) -> Result<(), String> {
+        // A live file that is bad is looked at before other steps.
+        let is_bad = image.live.as_ref().is_some_and(|live| live.is_bad());
+        if is_bad || !self.is_new(image, expected, true) {
+            return Ok(());
+        }
+        self.looked.kills += 1;
+        self.again(run, image.clone(), expected).map_err(|e| format!("killed: {e}"))
     }
 
     /// True unless this disk was looked at before, with as much expected of it. After a kill the
@@ -626,6 +660,7 @@ impl Tester {
         rng: &mut Rng,
     ) -> Result<(), String> {
         let killed = walk.is_some();
+        let mut walk = walk.cloned().unwrap_or_else(|| Walk::new(image.clone(), self.case.omit));
         if !self.is_new(&image, expected, killed) {
             return Ok(());
         }
@@ -641,11 +676,11 @@ impl Tester {
             }
             // What is on the disk, for who accepts it, and for another boot.
             (image.boot, expected) = (image.boot + 1, durable);
+            walk.boot();
         }
-        let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
+        let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, keeps);
         disk.set_past_cache(rng.below(2) == 0);
         let found = self.recover(run, &disk, expected, rng)?;
-        let walk = walk.cloned().unwrap_or_else(|| Walk::new(image, self.case.omit));
         self.inside(run, walk, disk.steps(), &(found..=found), durable, killed, rng)
     }
 
@@ -659,6 +694,10 @@ impl Tester {
     ) -> Result<usize, String> {
         let case = Case { omit: None, ..self.case };
         let (table, steps) = case.open(disk).map_err(|e| format!("open: {e}"))?;
+        if case.live && rng.below(8) == 0 {
+            // What an open leaves to its first snapshot and checkpoint.
+            steps.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
+        }
         disk.mark(0);
         let contents = table.contents()?;
         let found = expected.clone().rev().find(|i| run.after[*i] == contents);
@@ -681,7 +720,7 @@ impl Tester {
         Ok(found)
     }
 
-    /// Cuts a recovery that took `steps`; its contents must be found again.
+    /// Cuts a recovery that took `steps`; its contents must be found again. With a live image it is killed, too.
     #[allow(clippy::too_many_arguments, reason = "what is expected changes on the way")]
     fn inside(
         &mut self,
@@ -710,6 +749,10 @@ impl Tester {
                     self.again(run, image, before)
                         .map_err(|e| format!("step {at} of recovery: {e}"))?;
                 }
+            }
+            if self.may_be_killed(&steps, at, rng) {
+                self.killed(run, walk.killed(), after)
+                    .map_err(|e| format!("step {at} of recovery: {e}"))?;
             }
             walk.take(step);
         }

@@ -1,4 +1,4 @@
-//! The modes of durability side by side: inserts one by one and in batches, lookups, bytes of log, and the
+//! The modes of durability side by side: inserts one by one and in batches, lookups, updates, bytes of log, and the
 //! open after kill -9.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::driver::{self, Timed, together};
 use crate::error::{Error, Result};
 use crate::machine;
 use crate::report::Samples;
-use crate::workload::{Workload, Workloads};
+use crate::workload::{Kind, Workload, Workloads};
 
 /// The modes and their names; true for a live image in place of a log of lines.
 const MODES: [(&str, SyncMode, bool); 5] = [
@@ -21,8 +21,9 @@ const MODES: [(&str, SyncMode, bool); 5] = [
     ("strict", SyncMode::Strict, false),
     ("strict-live", SyncMode::Strict, true),
 ];
-/// The measurements: inserts one by one and in batches, lookups, and the open after a kill.
+/// The measurements: inserts one by one and in batches, lookups, updates of keys by Zipf's law, and the open after a kill.
 const INSERT: &str = "insert";
+const UPDATE: &str = "update";
 const PUT_MANY: &str = "put_many";
 const HIT: &str = "hit";
 const KILLED: &str = "kill -9";
@@ -37,7 +38,7 @@ const LOOK: usize = 64;
 /// Rounds of lookups go on for so long: what is still written back behind the inserts ends meanwhile, and
 /// the median does not have it.
 const LOOKUPS: Duration = Duration::from_millis(300);
-/// Where the numbers of keys begin that are inserted one by one.
+/// Where the numbers of keys begin that are inserted one by one, or in batches of several threads.
 const SINGLE: u64 = 3 << 56;
 /// The most keys of a process that is killed: it inserts thousands of them one by one.
 const KILLED_KEYS: u64 = 100_000;
@@ -49,9 +50,9 @@ fn case_of(what: &str, mode: &str) -> String {
     format!("{what}, {mode}")
 }
 
-/// The work of the suite: loads, lookups and inserts by each number of threads; and the kills.
+/// The work of the suite: loads, updates, lookups and inserts by each number of threads; and the kills.
 pub(super) fn work(config: &Config) -> u64 {
-    let of_repeat = 1 + 2 * config.threads.len() as u64;
+    let of_repeat = 1 + 3 * config.threads.len() as u64;
     let modes = (config.designs.len() * MODES.len()) as u64;
     modes * (u64::from(config.repeats) * of_repeat + 1)
 }
@@ -97,7 +98,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Lookups in a map that has all keys, and then inserts of others, by each number of threads.
+    /// Lookups in a map that has all keys, updates, and then inserts of others, by each number of threads.
     fn operations(
         &mut self,
         map: &Map<u64, u64>,
@@ -126,16 +127,27 @@ impl Recorder<'_> {
                 median,
             );
         }
+        self.next(1, &format!("{design}, {mode}: {UPDATE}"));
+        let one_by_one = |part: &[Pair]| part.iter().try_for_each(|(k, v)| map.put(k, v));
+        let updates = workloads.draw(Workload::YcsbA, 1, round).swap_remove(0);
+        let updates = updates.iter().filter(|op| op.kind == Kind::Put).map(|op| (op.key, round));
+        let run = inserts(map, &[updates.collect()], LOOK, INSERTS, one_by_one)?;
+        run.add_to(samples, &about(design, &case_of(UPDATE, mode), 1, config.keys));
         let (mut keys, mut first) = (config.keys, SINGLE);
-        for &threads in &config.threads {
-            self.next(1, &format!("{design}, {mode}: {INSERT}, threads: {threads}"));
+        let each = |what| config.threads.iter().map(move |threads| (what, *threads));
+        // The batches of one thread were the load.
+        for (what, threads) in each(INSERT).chain(each(PUT_MANY).filter(|(_, n)| *n > 1)) {
+            self.next(1, &format!("{design}, {mode}: {what}, threads: {threads}"));
             let each = config.keys / threads as u64;
             let streams = (0..threads as u64).map(|thread| first + thread * each);
             let streams: Vec<_> = streams.map(|from| pairs(workloads, from, each)).collect();
-            let one_by_one = |part: &[Pair]| part.iter().try_for_each(|(k, v)| map.put(k, v));
             warm_memory(config.keys);
-            let run = inserts(map, &streams, LOOK, INSERTS, one_by_one)?;
-            run.add_to(samples, &about(design, &case_of(INSERT, mode), threads, config.keys));
+            let run = if what == INSERT {
+                inserts(map, &streams, LOOK, INSERTS, one_by_one)?
+            } else {
+                inserts(map, &streams, BATCH, Duration::MAX, |part| map.put_many(part))?
+            };
+            run.add_to(samples, &about(design, &case_of(what, mode), threads, config.keys));
             keys += run.done;
             first += config.keys;
         }

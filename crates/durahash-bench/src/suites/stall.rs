@@ -1,4 +1,5 @@
-//! How long a lookup can take while another thread inserts, and how long it takes without.
+//! How long a lookup can take while another thread inserts, and an update while another makes a backup, and how long
+//! they take without.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,7 +11,7 @@ use super::{About, Recorder};
 use crate::config::Config;
 use crate::driver::{histogram, together};
 use crate::error::{Error, Result};
-use crate::workload::{Random, Workload, Workloads};
+use crate::workload::{Op, Random, Workload, Workloads};
 
 /// Of all keys, one in so many is there before, and is looked up.
 const LOADED: u64 = 10;
@@ -19,12 +20,14 @@ const BEFORE: u64 = 3 << 56;
 /// Lookups at least, however soon the inserts are done.
 const LOOKUPS_MIN: u64 = 10_000;
 /// Work for each design, in runs of all keys.
-const WORK: u64 = 4;
+const WORK: u64 = 5;
+const PERCENTILES: [(&str, u64); 4] =
+    [("p50_ns", 2), ("p99_ns", 100), ("p99.9_ns", 1000), ("p99.99_ns", 10_000)];
 
 /// The two sides of a run.
 enum Side {
-    Lookups,
-    Inserts,
+    Timed,
+    Beside,
 }
 
 /// The work of the suite, in runs of all keys.
@@ -45,11 +48,11 @@ impl Recorder<'_> {
             let map = self.bench.create(design)?;
             keys.iter().try_for_each(|key| map.put(key, key))?;
             let done = AtomicBool::new(false);
-            let (_, mut beside) = together(&[Side::Lookups, Side::Inserts], |side| match side {
-                Side::Lookups => lookups(&map, &keys, config.seed, |n| {
+            let (_, mut beside) = together(&[Side::Timed, Side::Beside], |side| match side {
+                Side::Timed => lookups(&map, &keys, config.seed, |n| {
                     n < LOOKUPS_MIN || !done.load(Ordering::Relaxed)
                 }),
-                Side::Inserts => {
+                Side::Beside => {
                     let inserted = stream.iter().try_for_each(|op| map.put(&op.key, &op.key));
                     // Also after an error: no thread must wait for more.
                     done.store(true, Ordering::Relaxed);
@@ -63,13 +66,55 @@ impl Recorder<'_> {
                 let keys = config.keys;
                 let about = About { table: "stall", design: &name, case, threads, keys };
                 self.add(&about, "count", latency.len() as f64);
-                let percentiles =
-                    [("p50_ns", 2), ("p99_ns", 100), ("p99.9_ns", 1000), ("p99.99_ns", 10_000)];
-                self.add_percentiles(&about, &latency, &percentiles);
+                self.add_percentiles(&about, &latency, &PERCENTILES);
+            }
+            if map.stats()?.log.is_some() {
+                self.backup(&name, &map, &stream)?;
             }
         }
         Ok(())
     }
+
+    /// Updates of the keys of `stream` beside a backup, and then as many alone.
+    fn backup(&mut self, design: &str, map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
+        let Some(dir) = self.bench.dir()? else { return Ok(()) };
+        let (done, keys) = (AtomicBool::new(false), self.config.keys);
+        let (_, mut beside) = together(&[Side::Timed, Side::Beside], |side| match side {
+            Side::Timed => updates(map, stream, |_| !done.load(Ordering::Relaxed)),
+            Side::Beside => {
+                let made = map.backup(dir.path().join("backup"));
+                done.store(true, Ordering::Relaxed);
+                made?;
+                Ok(histogram())
+            }
+        })?;
+        let beside = beside.swap_remove(0);
+        let alone = updates(map, stream, |n| n < beside.len())?;
+        for (case, threads, latency) in [("beside a backup", 2, beside), ("alone", 1, alone)] {
+            let about = About { table: "backup", design, case, threads, keys };
+            self.add(&about, "count", latency.len() as f64);
+            self.add_percentiles(&about, &latency, &PERCENTILES);
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the values of the keys of `stream`, again and again while `more` says so; the nanoseconds of each.
+fn updates(
+    map: &Map<u64, u64>,
+    stream: &[Op],
+    more: impl Fn(u64) -> bool,
+) -> Result<Histogram<u64>> {
+    let mut latency = histogram();
+    for op in stream.iter().cycle() {
+        if !more(latency.len()) {
+            break;
+        }
+        let from = Instant::now();
+        map.put(&op.key, &op.key)?;
+        latency.saturating_record(from.elapsed().as_nanos() as u64);
+    }
+    Ok(latency)
 }
 
 /// Looks up random ones of `keys`, which are there, while `more` says so of how many there were; the

@@ -100,7 +100,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             checkpoint.until = 0;
             Step::C4
         }
-        Step::C3 if takes_way_out => {
+        Step::C3 if takes_way_out && !world.planted(Fault::NoWayOut) => {
             if world.planted(Fault::CopiesKept) || world.planted(Fault::HeadBack) {
                 checkpoint.kept = Some(checkpoint.at);
             }

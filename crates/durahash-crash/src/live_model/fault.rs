@@ -13,6 +13,8 @@ durahash_media::listed! {
         DirtyAfterGate,
         /// Step 7 comes before step 3.
         MarkAfterStore,
+        /// Step 8 is left out.
+        NeverOutside,
 
         /// The gate never closes: the epoch is the next one from G1 on.
         NeverClosed,
@@ -41,10 +43,14 @@ durahash_media::listed! {
         RingReused,
         /// S6 takes the way out by itself, whatever the checkpointer is at.
         WayOutBeside,
+        /// A snapshot of nothing is not taken for one of its epoch.
+        NothingNotNoted,
         /// S6 does not sync the spill file.
         SpillNotSynced,
         /// S9 comes in the other order.
         AppliedBeforeBitmap,
+        /// S9 leaves `applied` as it is.
+        NeverApplied,
         /// S10 comes before S6.
         ResetBeforeDurable,
         /// S10 clears marks of any epoch.
@@ -54,6 +60,8 @@ durahash_media::listed! {
 
         /// C3 is left out.
         PagesNotWaitedFor,
+        /// C3 does not take the way out.
+        NoWayOut,
         /// C3 waits for a snapshot that is durable, and not noted.
         DurableIsNoted,
         /// C5 comes before C2.

@@ -50,7 +50,8 @@
 //! In every state, as `check.rs` says in full: a loss of power leaves a cut with all that was noted; a kill leaves a
 //! live image with every store, of which base, noted batches and marked lines are a copy, and a log that is walked to
 //! the noted batch and at most one further; a closed pool is whole without its live image; a page of the base that has a check
-//! word, and no line in what is replayed, or behind the head, has the right one. [`every_state`] looks at
+//! word, and no line in what is replayed, or behind the head, has the right one. And as `progress.rs` says: from there,
+//! without more stores and kills, the pool is opened, a snapshot ends, a `sync` returns, and the ring becomes free. [`every_state`] looks at
 //! all states that a small [`World`] can come to, [`schedule`] at those along one way through a larger one. That
 //! they would find something is shown by each [`Fault`] in turn.
 //!
@@ -64,8 +65,8 @@
 //!
 //! # What is not
 //!
-//! - Waiting and time: a step that waits cannot be done yet, and a hard close is a look that is repeated. That something
-//!   comes about in the end is not checked. Neither is the hint before step 1, which only spares waiting inside.
+//! - Time: a step that waits cannot be done yet, and a hard close is a look that is repeated. That something comes about
+//!   while threads go on to store, however they take turns, is not checked. Neither is the hint before step 1, which only spares waiting inside.
 //! - Weaker orders of memory than that of x86; `Strict`, in which step 1 fences and G1 and G2 are left out; handlers
 //!   of signals.
 //! - The test whether a live image may be trusted, but for errors of write-back: the right files are found. Recovery
@@ -81,6 +82,7 @@
 //! | `disk.rs` | base, log, heads and spill files, the caches before them, and what a loss of power leaves |
 //! | `thread.rs`, `snapshotter.rs`, `checkpointer.rs`, `process.rs` | who does steps |
 //! | `check.rs` | what must hold |
+//! | `progress.rs` | what must come about |
 //! | `search.rs` | which states are looked at |
 
 mod check;
@@ -88,6 +90,7 @@ mod checkpointer;
 mod disk;
 mod fault;
 mod process;
+mod progress;
 mod search;
 mod snapshotter;
 mod thread;

@@ -102,6 +102,22 @@ pub(super) fn steps(world: &World, state: &State) -> Vec<State> {
     next
 }
 
+/// A step that comes by itself; false where there is none.
+pub(super) fn step(world: &World, state: &mut State) -> bool {
+    let process = &state.memory.process;
+    match process.step {
+        Step::Running if !process.has_scanned() => scan(world, state),
+        Step::Running if !process.has_reapplied => reapply(world, state),
+        Step::Running => return false,
+        Step::Closing => {
+            let Some(next) = steps(world, state).pop() else { return false };
+            *state = next;
+        }
+        _ => open(world, state),
+    }
+    true
+}
+
 /// The state after a kill and before O1; nothing where there is nothing that could be kept or lost so, or the next
 /// process would not trust the live image: then base and batches count, as after a loss of power.
 pub(super) fn kill(world: &World, state: &State, kept: Kept) -> Option<State> {

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use super::check::Checked;
 use super::disk::Kept;
 use super::{Counts, Fault, LINES, Op, State, THREADS, World};
-use super::{checkpointer, process, snapshotter, sum, thread};
+use super::{checkpointer, process, progress, snapshotter, sum, thread};
 use crate::script::Rng;
 
 /// What [`every_state`] has looked at.
@@ -28,6 +28,7 @@ pub fn every_state(world: &World, at_most: usize) -> Result<Looked, String> {
     seen.insert(sum(&open[0]));
     while let Some(state) = open.pop() {
         checked.check(world, &state)?;
+        progress::check(world, &state)?;
         let steps = (0..ACTORS).flat_map(|actor| steps(world, &state, actor));
         let drains = (0..THREADS).filter_map(|t| drain(&state, t));
         let kills = (0..KILLS).filter_map(|kill| killed(world, &state, kill));
@@ -174,10 +175,14 @@ impl<'a> Run<'a> {
 
     fn go(&mut self) -> Result<(), String> {
         const STATES_MAX: u64 = 4000;
+        const PROGRESS_ONE_IN: u64 = 16;
         let mut checked = Checked::default();
         while self.tally.states < STATES_MAX {
             self.tally.states += 1;
             checked.check(self.world, &self.state)?;
+            if self.tally.states.is_multiple_of(PROGRESS_ONE_IN) {
+                progress::check(self.world, &self.state)?;
+            }
             let sleeps = self.sleeps_before_noting && self.state.memory.snapshotter.has_durable();
             if let Some(next) = self.killed(sleeps) {
                 self.state = next;

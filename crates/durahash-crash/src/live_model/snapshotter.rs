@@ -213,7 +213,9 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             if snapshot.lines.is_empty() {
                 // Nothing to note.
                 record.promised = std::mem::take(&mut snapshot.visible);
-                memory.noted_epoch = epoch;
+                if !world.planted(Fault::NothingNotNoted) {
+                    memory.noted_epoch = epoch;
+                }
                 if is_reset_early { Step::S11 } else { Step::S10 }
             } else {
                 let is_spilled = snapshot.lines.len() > world.spill_above.min(world.ring);
@@ -263,7 +265,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
         Step::S9(half) => {
             if (half == 0) != world.planted(Fault::AppliedBeforeBitmap) {
                 snapshot.lines.iter().for_each(|(line, _)| memory.bitmap[*line] = true);
-            } else {
+            } else if !world.planted(Fault::NeverApplied) {
                 memory.applied = live.noted;
             }
             each(half, 2, Step::S9, if is_reset_early { Step::S11 } else { Step::S10 })

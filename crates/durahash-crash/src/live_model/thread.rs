@@ -89,6 +89,13 @@ impl Thread {
     }
 }
 
+impl Memory {
+    /// Thread `t` waits at a gate that is closed.
+    pub(super) fn waits(&self, t: usize) -> bool {
+        self.threads[t].step == Step::Wait && self.phase == Phase::Closed
+    }
+}
+
 impl Live {
     /// With what is in the store buffer of thread `t`.
     fn with_buffer_of(mut self, t: usize, thread: &Thread) -> Live {
@@ -242,7 +249,9 @@ fn step_of_store(world: &World, state: &mut State, t: usize, line: usize) -> boo
             Step::Leave { unlisted }
         }
         Step::Leave { unlisted } => {
-            thread.buffer.push(Buffered::Inside(false));
+            if !world.planted(Fault::NeverOutside) {
+                thread.buffer.push(Buffered::Inside(false));
+            }
             if let Some(epoch) = unlisted {
                 Step::ListLate { epoch }
             } else {

@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use durahash::{Design, Durability, ErrorKind, Map, Options, SyncMode};
 use durahash_media::hash::WordMix;
-use durahash_media::sim::{faults, in_forked_child, set_boot};
+use durahash_media::sim::{faults, in_forked_child, interrupt_threads, set_boot};
 use durahash_testkit::new_path;
 
 /// So long that no snapshot is taken by itself.
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
+
+/// So short that many are taken.
+const EVERY: SyncMode = SyncMode::Interval(Duration::from_millis(1));
 
 fn options(mode: SyncMode) -> Options {
     Options::new().sync_mode(mode).live_image(true).log_bytes(1 << 20)
@@ -523,8 +526,7 @@ fn more_threads_than_processors_all_end() {
 #[test]
 fn forks_while_operations_go_on() {
     let (_dir, path) = new_path();
-    let every = SyncMode::Interval(Duration::from_millis(1));
-    let map: Map<u64, u64> = options(every).create(&path).unwrap();
+    let map: Map<u64, u64> = options(EVERY).create(&path).unwrap();
     let stop = AtomicBool::new(false);
     let keys: u64 = std::thread::scope(|scope| {
         let threads = [0, 1].map(|thread| {
@@ -544,4 +546,50 @@ fn forks_while_operations_go_on() {
     let map: Map<u64, u64> = Options::new().open(&path).unwrap();
     assert_eq!(map.len().unwrap(), keys);
     map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+}
+
+/// Every thread is interrupted all the time, those in the background too: no call fails by that, and nothing is lost.
+#[test]
+fn signals_make_nothing_fail() {
+    const THREADS: u64 = 3;
+    let var = |name: &str| std::env::var(name).unwrap();
+    if let Ok(path) = std::env::var("DURAHASH_LIVE_SIGNALS") {
+        let handled = interrupt_threads().unwrap();
+        let mode: SyncMode = var("DURAHASH_LIVE_MODE").parse().unwrap();
+        let keys: u64 = var("DURAHASH_LIVE_KEYS").parse().unwrap();
+        let map: Map<u64, u64> = options(mode).create(Path::new(&path)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let map = &map;
+                scope.spawn(move || {
+                    for key in (thread..keys).step_by(THREADS as usize) {
+                        map.put(&key, &!key).unwrap();
+                        if key % 1024 == thread {
+                            map.sync().unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let log = map.stats().unwrap().log.unwrap();
+        let handled = handled.load(Ordering::Relaxed);
+        assert!(log.writes > 2 && log.checkpoints > 0 && handled > 500, "{log:?} {handled}");
+        holds(&map, 0..keys);
+        println!("filled");
+        std::process::abort();
+    }
+    for (mode, keys) in [(EVERY, 60_000), (SyncMode::Strict, 900)] {
+        let (_dir, path) = new_path();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "live::signals_make_nothing_fail", "--nocapture"])
+            .env("DURAHASH_LIVE_SIGNALS", &path)
+            .env("DURAHASH_LIVE_MODE", mode.to_string())
+            .env("DURAHASH_LIVE_KEYS", keys.to_string())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stdout);
+        assert!(told.contains("filled"), "{told}{}", String::from_utf8_lossy(&child.stderr));
+        let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+        holds(&map, 0..keys);
+    }
 }

@@ -120,6 +120,13 @@ pub trait LiveDisk: LiveSource {
     /// The system's error.
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes bytes of the log's area, whole blocks, past what the system believes to be on the disk; they are there when the
+    /// drive's cache was emptied.
+    ///
+    /// # Errors
+    /// The system's error. Any part of it may be on the disk then.
+    fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
+
     /// Says that a page of the base will be read soon.
     fn will_read(&self, _off: u64) {}
 

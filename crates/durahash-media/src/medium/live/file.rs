@@ -649,6 +649,10 @@ impl LiveDisk for LiveFiles {
         written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))
     }
 
+    fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_pages(self.area.off + off, bytes)
+    }
+
     fn will_read(&self, off: u64) {
         sys::will_read(self.view.file(), off, BLOCK_BYTES as u64);
     }

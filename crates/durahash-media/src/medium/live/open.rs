@@ -17,8 +17,8 @@
 //!
 //! | Step, with the live image | If it stops after this step |
 //! |---|---|
-//! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only | the same |
-//! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
+//! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only. If it is closed, this is waited for | the same |
+//! | O2 if it is closed: a head that is not, over the other. The drive's cache is emptied: whatever head was read is on the disk before anything is written | the pool is in use; the image has everything |
 //! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
 //! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
 //! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
@@ -199,7 +199,9 @@ impl<D: LiveDisk> Core<D> {
         let mut buffer = Vec::new();
         let bytes = aligned(&mut buffer, BLOCK_BYTES);
         bytes.copy_from_slice(&head.to_bytes());
-        self.disk.rewrite_log(head.off(), bytes).map_err(|e| self.writing(e))?;
+        // Before the other head is written over; else when the drive's cache is emptied.
+        let again = if head.closed { D::rewrite_log } else { D::write_log_soon };
+        again(&self.disk, head.off(), bytes).map_err(|e| self.writing(e))?;
         let areas = [self.area_of_cut(noted), SumArea::of(self.disk.region())];
         let mut areas: Vec<_> = areas.into_iter().flatten().collect();
         areas.dedup();
@@ -209,7 +211,7 @@ impl<D: LiveDisk> Core<D> {
             self.write_head(&next)?;
             self.set_head(next);
         }
-        // Pages that the last process wrote through the cache, before others are written past it.
+        // The head; and pages that the last process wrote through the cache, before others are written past it.
         self.disk.flush_drive().map_err(|e| self.writing(e))?;
         // Before the pool grows. A process that was killed in a close may have made it shorter.
         if self.begin_sums()? {

@@ -45,6 +45,13 @@ pub enum DiskStep {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// The same, but they are on the disk only when the drive's cache was emptied.
+    Soon {
+        /// Where in the area.
+        off: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
     /// Bytes were written to the log's area, but the call failed.
     LogFailed {
         /// Where in the area.
@@ -131,6 +138,7 @@ impl DiskImage {
         match step {
             DiskStep::Log { off, bytes }
             | DiskStep::Again { off, bytes }
+            | DiskStep::Soon { off, bytes }
             | DiskStep::LogFailed { off, bytes } => {
                 self.area[*off as usize..][..bytes.len()].copy_from_slice(bytes);
             }
@@ -452,6 +460,7 @@ impl SimDisk {
 
     /// Does `step`, or `otherwise` if it is its turn to fail.
     fn act(&self, step: DiskStep, otherwise: Option<DiskStep>) -> io::Result<()> {
+        self.record_live();
         let mut state = self.state();
         let (step, done) =
             if state.fails() { (otherwise, Err(Errno::IO.into())) } else { (Some(step), Ok(())) };
@@ -523,7 +532,6 @@ impl Disk for SimDisk {
     }
 
     fn flush_drive(&self) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::FlushDrive, None)
     }
 
@@ -536,7 +544,6 @@ impl Disk for SimDisk {
     }
 
     fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
-        self.record_live();
         let bytes = bytes.to_vec();
         let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
         self.act(DiskStep::Again { off, bytes }, Some(failed))
@@ -566,7 +573,6 @@ impl Disk for SimDisk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::SyncData, Some(DiskStep::SyncDataFailed))
     }
 
@@ -687,8 +693,13 @@ impl LiveDisk for SimDisk {
         self.call()
     }
 
+    fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let bytes = bytes.to_vec();
+        let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
+        self.act(DiskStep::Soon { off, bytes }, Some(failed))
+    }
+
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
-        self.record_live();
         self.act(DiskStep::Spill { batch, bytes: Some(bytes.to_vec()) }, None)
     }
 

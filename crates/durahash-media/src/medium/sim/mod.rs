@@ -12,6 +12,7 @@ mod budget;
 mod buffer;
 mod disk;
 mod fork;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -33,6 +34,7 @@ pub use budget::{budget, seed};
 use buffer::Buffer;
 pub use disk::{DiskImage, DiskStep, LiveState, SimDisk};
 pub use fork::in_forked_child;
+pub use signals::interrupt_threads;
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 
 /// Work beside the call itself; bits of `Inner::modes`.
