@@ -51,6 +51,9 @@ pub struct Args {
     /// Repeats of what is timed, whose medians count
     #[arg(long, default_value_t = 3)]
     repeats: u32,
+    /// Numbers of threads of the figures that have several, separated by commas [default: 1,2]
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
     /// The medium that stands for the papers' Optane
     #[arg(long, value_name = "PROFILE", default_value = "optane-100")]
     emulate: String,
@@ -95,8 +98,11 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Writes a whole file or none: other runs may read it, and a run may be stopped.
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(io("writing", path))
+    let part = path.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&part, text).map_err(io("writing", &part))?;
+    std::fs::rename(&part, path).map_err(io("renaming", path))
 }
 
 impl Args {
@@ -112,12 +118,15 @@ impl Args {
         }
         let text = std::fs::read_to_string(&path).map_err(io("reading", &path))?;
         let (report, config) = (Report::from_json(&text)?, self.config(figure)?);
-        let of = |keys, emulates: Option<&str>| {
+        let of = |keys, threads: &[u64], emulates: Option<&str>| {
             let emulates = emulates.map_or_else(String::new, |name| format!(" on emulated {name}"));
-            format!("{keys} keys{emulates}")
+            format!("{keys} keys by {threads:?} threads{emulates}")
         };
-        let found = of(report.setup.keys, report.setup.emulates.as_deref());
-        let wanted = of(config.keys, config.emulate.map(|profile| profile.name));
+        let setup = &report.setup;
+        let found = of(setup.keys, &setup.threads, setup.emulates.as_deref());
+        let emulates = config.emulate.map(|profile| profile.name);
+        let threads: Vec<u64> = config.threads.iter().map(|n| *n as u64).collect();
+        let wanted = of(config.keys, &threads, emulates);
         if found == wanted {
             return Ok(Some(report));
         }
@@ -159,7 +168,10 @@ impl Args {
         let config = Config {
             keys: if self.small { SMALL } else { self.keys },
             repeats: if self.small { 1 } else { self.repeats },
-            threads: figure.threads.clone(),
+            threads: match &figure.threads[..] {
+                [_, _, ..] if !self.threads.is_empty() => self.threads.clone(),
+                of_figure => of_figure.to_vec(),
+            },
             designs: Design::ALL.to_vec(),
             medium,
             pool,
