@@ -6,7 +6,7 @@ use durahash::{Design, IndexStats, Map, Options};
 use durahash_bench::{Error, Make, Result, driver};
 use durahash_media::{Geometry, Medium};
 
-use crate::tables::{Baseline, OfSize, Subject};
+use crate::tables::{Baseline, Keys, OfSize, Subject};
 
 /// A table to be made on any medium, and its name in reports.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl Contender {
 
     /// A table of a paper, with segments of 16 KiB.
     pub(crate) fn of_baseline(baseline: Baseline) -> Self {
-        let of = Of::Baseline(OfSize { baseline, shift: 14 });
+        let of = Of::Baseline(OfSize { baseline, shift: 14, keys: Keys::Words });
         Contender { name: baseline.name().to_owned(), of }
     }
 
@@ -58,16 +58,21 @@ impl Contender {
     /// [`Error::Config`] where there is no such name.
     pub(crate) fn named(name: &str, seed: u64, keys: u64) -> Result<Self> {
         let design = |design| Options::new().design(design).seed(seed);
-        let baseline = |baseline, shift| Of::Baseline(OfSize { baseline, shift });
+        let keyed = |baseline, shift, keys| Of::Baseline(OfSize { baseline, shift, keys });
+        let baseline = |baseline, shift| keyed(baseline, shift, Keys::Words);
+        let known = |name: &str| Baseline::ALL.into_iter().find(|known| known.name() == name);
         let of = if let Ok(known) = name.parse::<Design>() {
             Of::Design(design(known))
-        } else if let Some(known) = Baseline::ALL.into_iter().find(|known| known.name() == name) {
+        } else if let Some(known) = known(name) {
             baseline(known, 14)
         } else if let Some((_, first, last)) = STRATEGIES.into_iter().find(|known| known.0 == name)
         {
             Of::Design(design(Design::Pea).policy(of_paper(first, last)))
-        } else if let Some(known) = name.strip_suffix(", strings") {
-            Of::Strings(design(known.parse().map_err(|_| unknown(name))?))
+        } else if let Some(of) = name.strip_suffix(", strings") {
+            match known(of) {
+                Some(known) => keyed(known, 14, Keys::Strings),
+                None => Of::Strings(design(of.parse().map_err(|_| unknown(name))?)),
+            }
         } else if let Some(part) = name.strip_prefix("rewo, cache of 1/") {
             let part: u64 = part.parse().map_err(|_| unknown(name))?;
             Of::Design(design(Design::Rewo).cache(Cache::of_bytes(keys * REWO_BYTES / part.max(1))))
