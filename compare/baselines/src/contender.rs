@@ -21,6 +21,45 @@ enum Of {
     /// With strings of 16 bytes as keys.
     Strings(Options),
     Baseline(OfSize),
+    /// In memory, whatever the medium.
+    Peer(fn() -> Box<dyn Subject>),
+}
+
+/// A map in memory that takes part where a crate has it.
+pub struct Peer {
+    name: &'static str,
+    make: fn() -> Box<dyn Subject>,
+}
+
+impl Peer {
+    /// The maps of a type.
+    #[must_use]
+    pub fn of<T: driver::Table + Default + Send + 'static>(name: &'static str) -> Self {
+        Peer { name, make: || Box::new(Alone(T::default())) }
+    }
+}
+
+/// A map of another crate, of which nothing but its operations is known.
+struct Alone<T>(T);
+
+impl<T: driver::Table> driver::Table for Alone<T> {
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.0.get(key)
+    }
+
+    fn put(&self, key: u64, value: u64) -> Result<()> {
+        self.0.put(key, value)
+    }
+
+    fn remove(&self, key: u64) -> Result<bool> {
+        self.0.remove(key)
+    }
+}
+
+impl<T: driver::Table> Subject for Alone<T> {
+    fn figures(&self) -> IndexStats {
+        IndexStats::default()
+    }
 }
 
 /// Pea Hash with other strategies than its own: the first and the last of a segment.
@@ -50,6 +89,22 @@ impl Contender {
     /// True if threads share it as its paper has it.
     pub(crate) fn shares(&self) -> bool {
         !matches!(self.of, Of::Baseline(_))
+    }
+
+    /// All of these names, for so many keys. One that ends with `?` is a map of another crate, and left out where there
+    /// is none.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named).
+    pub(crate) fn all(peers: &[Peer], names: &str, seed: u64, keys: u64) -> Result<Vec<Self>> {
+        let of_name = |name: &str| {
+            let Some(name) = name.strip_suffix('?') else {
+                return Some(Self::named(name, seed, keys));
+            };
+            let peer = peers.iter().find(|peer| peer.name == name)?;
+            Some(Ok(Contender { name: name.to_owned(), of: Of::Peer(peer.make) }))
+        };
+        names.split("; ").filter_map(of_name).collect()
     }
 
     /// The contender of a name, for so many keys.
@@ -114,6 +169,7 @@ impl Make for Contender {
             Of::Design(options) => Ok(Box::new(options.create_on::<Map<u64, u64>, _>(medium)?)),
             Of::Strings(options) => Ok(Box::new(Strings(options.create_on(medium)?))),
             Of::Baseline(sized) => sized.on(medium),
+            Of::Peer(make) => Ok(make()),
         }
     }
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use durahash::Design;
 use durahash_bench::{Config, Error, Medium, Progress, Report, Result};
 
+pub use crate::contender::Peer;
 use crate::{io, printing, profile};
 use catalogue::{Figure, PAPERS};
 
@@ -62,11 +63,11 @@ pub struct Args {
     small: bool,
 }
 
-/// Measures, draws and prints.
+/// Measures, draws and prints; `peers` are maps in memory that take part where a figure names them.
 ///
 /// # Errors
 /// Those of the measurements, and of writing.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, peers: &[Peer]) -> Result<()> {
     let mut all = Vec::new();
     for (paper, _) in PAPERS.into_iter().filter(|(name, _)| ["all", name].contains(&&*args.paper)) {
         all.push((paper, catalogue::figures(paper)?));
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut text = page::head(paper);
         for figure in figures {
             let report =
-                if is_wanted(figure) { args.measured(figure)? } else { args.saved(figure)? };
+                if is_wanted(figure) { args.measured(figure, peers)? } else { args.saved(figure)? };
             let section = page::of_figure(figure, report.as_ref());
             if is_wanted(figure) {
                 std::io::stdout().lock().write_all(section.as_bytes()).map_err(printing)?;
@@ -136,7 +137,7 @@ impl Args {
     }
 
     /// The rows of a figure, measured if they are not there; none where it is not repeated.
-    fn measured(&self, figure: &Figure) -> Result<Option<Report>> {
+    fn measured(&self, figure: &Figure, peers: &[Peer]) -> Result<Option<Report>> {
         if let Some(report) = self.saved(figure)? {
             return Ok(Some(report));
         }
@@ -146,7 +147,7 @@ impl Args {
         let (config, path) = (self.config(figure)?, self.path(figure));
         let mut told = Told(format!("{}, {}", figure.paper, figure.name()));
         let report = durahash_bench::measure(&config, 1, &mut told, &|recorder| {
-            figure.runs.iter().try_for_each(|line| runs::run(recorder, line))
+            figure.runs.iter().try_for_each(|line| runs::run(recorder, peers, line))
         })?;
         for spec in &figure.draws {
             for drawn in durahash_bench::figures::draw_one(&report, *spec) {
