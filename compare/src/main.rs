@@ -199,7 +199,7 @@ fn main() -> ExitCode {
         Some(Command::CacheChild { name, dir, entries, seed }) => {
             caches::child(&name, &dir, entries, seed)
         }
-        Some(Command::Paper(args)) => durahash_baselines::paper::run(&args),
+        Some(Command::Paper(args)) => durahash_baselines::paper::run(&args, &[memory::peer()]),
         Some(Command::Front { json, svg }) => front(&json, &svg),
         Some(Command::LogChild { design, live, path }) => log::child(&design, live, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use crossbeam_utils::CachePadded;
 use dashmap::DashMap;
+use durahash_baselines::paper::Peer;
 use durahash_bench::Result;
 use durahash_bench::driver::Table;
 use foldhash::fast::RandomState;
@@ -89,6 +90,11 @@ macro_rules! wrapped {
 wrapped!(Dash, DashMap<K, V, RandomState>);
 wrapped!(Papaya, papaya::HashMap<K, V, RandomState>);
 wrapped!(Scc, scc::HashMap<K, V, RandomState>);
+
+/// The map that stands in the papers' figures of DRAM, in place of CLHT: as there, a lookup takes no lock.
+pub(crate) fn peer() -> Peer {
+    Peer::of::<Papaya<u64, u64>>("papaya")
+}
 
 pub(crate) type Boxed = Box<[u8]>;
 

@@ -6,7 +6,7 @@ use durahash::{Design, IndexStats, Map, Options};
 use durahash_bench::{Error, Make, Result, driver};
 use durahash_media::{Geometry, Medium};
 
-use crate::tables::{Baseline, OfSize, Subject};
+use crate::tables::{Baseline, Keys, OfSize, Subject};
 
 /// A table to be made on any medium, and its name in reports.
 #[derive(Clone)]
@@ -21,6 +21,45 @@ enum Of {
     /// With strings of 16 bytes as keys.
     Strings(Options),
     Baseline(OfSize),
+    /// In memory, whatever the medium.
+    Peer(fn() -> Box<dyn Subject>),
+}
+
+/// A map in memory that takes part where a crate has it.
+pub struct Peer {
+    name: &'static str,
+    make: fn() -> Box<dyn Subject>,
+}
+
+impl Peer {
+    /// The maps of a type.
+    #[must_use]
+    pub fn of<T: driver::Table + Default + Send + 'static>(name: &'static str) -> Self {
+        Peer { name, make: || Box::new(Alone(T::default())) }
+    }
+}
+
+/// A map of another crate, of which nothing but its operations is known.
+struct Alone<T>(T);
+
+impl<T: driver::Table> driver::Table for Alone<T> {
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.0.get(key)
+    }
+
+    fn put(&self, key: u64, value: u64) -> Result<()> {
+        self.0.put(key, value)
+    }
+
+    fn remove(&self, key: u64) -> Result<bool> {
+        self.0.remove(key)
+    }
+}
+
+impl<T: driver::Table> Subject for Alone<T> {
+    fn figures(&self) -> IndexStats {
+        IndexStats::default()
+    }
 }
 
 /// Pea Hash with other strategies than its own: the first and the last of a segment.
@@ -43,7 +82,7 @@ impl Contender {
 
     /// A table of a paper, with segments of 16 KiB.
     pub(crate) fn of_baseline(baseline: Baseline) -> Self {
-        let of = Of::Baseline(OfSize { baseline, shift: 14 });
+        let of = Of::Baseline(OfSize { baseline, shift: 14, keys: Keys::Words });
         Contender { name: baseline.name().to_owned(), of }
     }
 
@@ -52,22 +91,43 @@ impl Contender {
         !matches!(self.of, Of::Baseline(_))
     }
 
+    /// All of these names, for so many keys. One that ends with `?` is a map of another crate, and left out where there
+    /// is none.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named).
+    pub(crate) fn all(peers: &[Peer], names: &str, seed: u64, keys: u64) -> Result<Vec<Self>> {
+        let of_name = |name: &str| {
+            let Some(name) = name.strip_suffix('?') else {
+                return Some(Self::named(name, seed, keys));
+            };
+            let peer = peers.iter().find(|peer| peer.name == name)?;
+            Some(Ok(Contender { name: name.to_owned(), of: Of::Peer(peer.make) }))
+        };
+        names.split("; ").filter_map(of_name).collect()
+    }
+
     /// The contender of a name, for so many keys.
     ///
     /// # Errors
     /// [`Error::Config`] where there is no such name.
     pub(crate) fn named(name: &str, seed: u64, keys: u64) -> Result<Self> {
         let design = |design| Options::new().design(design).seed(seed);
-        let baseline = |baseline, shift| Of::Baseline(OfSize { baseline, shift });
+        let keyed = |baseline, shift, keys| Of::Baseline(OfSize { baseline, shift, keys });
+        let baseline = |baseline, shift| keyed(baseline, shift, Keys::Words);
+        let known = |name: &str| Baseline::ALL.into_iter().find(|known| known.name() == name);
         let of = if let Ok(known) = name.parse::<Design>() {
             Of::Design(design(known))
-        } else if let Some(known) = Baseline::ALL.into_iter().find(|known| known.name() == name) {
+        } else if let Some(known) = known(name) {
             baseline(known, 14)
         } else if let Some((_, first, last)) = STRATEGIES.into_iter().find(|known| known.0 == name)
         {
             Of::Design(design(Design::Pea).policy(of_paper(first, last)))
-        } else if let Some(known) = name.strip_suffix(", strings") {
-            Of::Strings(design(known.parse().map_err(|_| unknown(name))?))
+        } else if let Some(of) = name.strip_suffix(", strings") {
+            match known(of) {
+                Some(known) => keyed(known, 14, Keys::Strings),
+                None => Of::Strings(design(of.parse().map_err(|_| unknown(name))?)),
+            }
         } else if let Some(part) = name.strip_prefix("rewo, cache of 1/") {
             let part: u64 = part.parse().map_err(|_| unknown(name))?;
             Of::Design(design(Design::Rewo).cache(Cache::of_bytes(keys * REWO_BYTES / part.max(1))))
@@ -109,6 +169,7 @@ impl Make for Contender {
             Of::Design(options) => Ok(Box::new(options.create_on::<Map<u64, u64>, _>(medium)?)),
             Of::Strings(options) => Ok(Box::new(Strings(options.create_on(medium)?))),
             Of::Baseline(sized) => sized.on(medium),
+            Of::Peer(make) => Ok(make()),
         }
     }
 }

@@ -133,7 +133,7 @@ fn io(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error
 /// Measures what a command says; `paper` has reports of its own.
 fn measure(command: Command, progress: &mut dyn Progress) -> Result<Option<Report>> {
     let report = match command {
-        Command::Paper(args) => return paper::run(&args).map(|()| None),
+        Command::Paper(args) => return paper::run(&args, &[]).map(|()| None),
         Command::Remote { keys, beside, assumed } => {
             let config =
                 Config { keys, medium: Medium::Dram, threads: vec![1], ..Config::default() };

@@ -1,5 +1,6 @@
 //! The usual way to many values for a key, which multimaps are compared with: a map from the key to
-//! where the list of its values begins. Pea Hash's paper compares with the same (§4.3).
+//! where the list of its values begins. Pea Hash's paper compares with the same behind Dash (§4.3), whose lists begin with room
+//! for four values.
 //!
 //! A list is a block of a pool of its own, beside the map's and on a medium of the same kind. It
 //! begins with room for five values; when it is full, one of twice the size takes its place.
@@ -24,13 +25,15 @@
 
 use std::sync::atomic::AtomicU64;
 
-use durahash::{Design, ErrorKind, Map};
+use durahash::{Design, ErrorKind};
 use durahash_bench::duplicates::Contender;
 use durahash_bench::{Bench, Error, Make, MultiTable, Recorder, Result};
 use durahash_media::{Format, Geometry, LINE_BYTES, Medium, PmU64, Pool, VersionLock, bits};
 
+use crate::tables::{Baseline, Subject};
+
 /// Lists to be made on any medium, behind this map.
-struct Behind(Map<u64, u64>);
+struct Behind(Box<dyn Subject>);
 
 impl Make for Behind {
     type Made = Box<dyn MultiTable>;
@@ -40,7 +43,7 @@ impl Make for Behind {
     }
 }
 
-/// Measures multimaps, and lists behind a map beside each.
+/// Measures multimaps, and lists behind a map beside each; by one thread also lists behind Dash, which has one lock.
 pub(crate) fn beside_multimaps(
     recorder: &mut Recorder<'_>,
     multimaps: Vec<Contender>,
@@ -49,7 +52,12 @@ pub(crate) fn beside_multimaps(
         let lists = contender(&multimap.name);
         [Some(multimap), lists].into_iter().flatten()
     };
-    recorder.duplicates(&multimaps.into_iter().flat_map(with_lists).collect::<Vec<_>>())
+    let mut all: Vec<_> = multimaps.into_iter().flat_map(with_lists).collect();
+    if recorder.config().threads == [1] {
+        let make = Box::new(|bench: &Bench| bench.make(Behind(bench.make(Baseline::Dash)?)));
+        all.push(Contender { name: "dash, lists".to_owned(), make });
+    }
+    recorder.duplicates(&all)
 }
 
 /// Lists behind a map of the design with a name.
@@ -57,8 +65,9 @@ fn contender(design: &str) -> Option<Contender> {
     let name = format!("{design}, lists");
     let design: Design = design.parse().ok()?;
     // As the lists themselves and the multimaps: without a log.
-    let make =
-        Box::new(move |bench: &Bench| bench.make(Behind(bench.without_log().create(design)?)));
+    let make = Box::new(move |bench: &Bench| {
+        bench.make(Behind(Box::new(bench.without_log().create(design)?)))
+    });
     Some(Contender { name, make })
 }
 
@@ -122,14 +131,14 @@ struct List<'a> {
 
 /// A map from keys to lists. See the module docs.
 pub(crate) struct Lists<M: Medium> {
-    heads: Map<u64, u64>,
+    heads: Box<dyn Subject>,
     pool: Pool<M>,
     locks: Vec<AtomicU64>,
 }
 
 impl<M: Medium> Lists<M> {
     /// Lists on `medium`, which is empty, behind `heads`, which is empty too.
-    pub(crate) fn new(heads: Map<u64, u64>, medium: M) -> Result<Self> {
+    pub(crate) fn new(heads: Box<dyn Subject>, medium: M) -> Result<Self> {
         let format = Format::of_index(0, Geometry::default(), medium.region().max_bytes());
         let pool = Pool::create(medium, &format)?;
         pool.publish()?;
@@ -168,7 +177,7 @@ impl<M: Medium> Lists<M> {
     }
 
     fn find(&self, key: u64) -> Result<Option<List<'_>>> {
-        self.heads.get(&key)?.map(|off| self.list(off)).transpose()
+        self.heads.get(key)?.map(|off| self.list(off)).transpose()
     }
 
     fn list(&self, off: u64) -> Result<List<'_>> {
@@ -244,7 +253,7 @@ impl<M: Medium> Lists<M> {
         let mut values = self.values(list);
         values.push(value);
         let larger = self.make(&values, state.doublings + 1)?;
-        self.heads.put(&key, &larger)?;
+        self.heads.put(key, larger)?;
         Ok(self.pool.free_block(list.off)?)
     }
 
@@ -275,7 +284,7 @@ impl<M: Medium> Lists<M> {
     }
 
     fn drop_list(&self, key: u64, list: List<'_>) -> Result<()> {
-        self.heads.remove(&key)?;
+        self.heads.remove(key)?;
         Ok(self.pool.free_block(list.off)?)
     }
 }
@@ -284,7 +293,7 @@ impl<M: Medium> MultiTable for Lists<M> {
     fn add(&self, key: u64, value: u64) -> Result<()> {
         self.write(key, || match self.find(key)? {
             Some(list) => self.append(key, list, value),
-            None => Ok(self.heads.put(&key, &self.make(&[value], 0)?)?),
+            None => self.heads.put(key, self.make(&[value], 0)?),
         })
     }
 
@@ -316,12 +325,12 @@ impl<M: Medium> MultiTable for Lists<M> {
         })
     }
 
-    fn medium_bytes(&self) -> Result<u64> {
-        Ok(self.heads.index_stats().medium_bytes + self.pool.stats().record_bytes)
+    fn medium_bytes(&self) -> Result<[u64; 2]> {
+        Ok([self.heads.figures().medium_bytes, self.pool.stats().record_bytes])
     }
 
     fn lists(&self) -> Result<u64> {
-        Ok(self.heads.len()?)
+        Ok(self.heads.figures().slots_used)
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use durahash_bench::workload::Random;
-use durahash_bench::{About, Recorder, Result};
+use durahash_bench::{About, Recorder, Result, Samples};
 use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
 use durahash_remote::executor::Executor;
@@ -22,7 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::assumed::Computing;
 use crate::bed::Phase;
 use crate::index::{Index, Kind, Op};
-use crate::remote::{add_phase, base, kinds};
+use crate::remote::{base, kinds, numbers};
 use crate::stepwise::{Awaited, Stepwise};
 
 const CLIENTS: [usize; 2] = [1, 2];
@@ -47,20 +47,24 @@ struct Took {
     phase: Phase,
 }
 
-/// Both indexes over shared memory, over TCP, and over UCX if the build has it and the environment its transports.
+/// Both indexes over shared memory, over TCP, and over UCX if the build has it and the environment its transports: one after
+/// the other, and again, as often as the run repeats, so that a disturbance meets both. Medians count.
 pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
     let keys = base(recorder.config().keys);
-    for (name, kind) in kinds() {
-        for clients in CLIENTS {
+    let mut samples = Samples::default();
+    for _ in 0..recorder.config().repeats {
+        for (clients, (name, kind)) in
+            CLIENTS.into_iter().flat_map(|n| kinds().map(|kind| (n, kind)))
+        {
             let run = Run { name, kind, keys, clients, seed: recorder.config().seed };
             let mut options = LocalOptions::default();
             options.node_bytes = vec![bytes(keys)];
             let local = Local::anonymous(&options)?;
-            run.add(recorder, "shared memory", &|| Ok(local.client()?))?;
+            run.add(recorder, &mut samples, "shared memory", &|| Ok(local.client()?))?;
 
             let run = Run { keys: (keys / FEWER).max(1), ..run };
             let memory = TcpMemory::anonymous(bytes(run.keys), ROWS)?;
-            run.lent(recorder, "tcp", &memory, Tcp::attach)?;
+            run.lent(recorder, &mut samples, "tcp", &memory, Tcp::attach)?;
             #[cfg(feature = "ucx")]
             if let Ok(transports) = std::env::var("UCX_TLS") {
                 use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
@@ -69,12 +73,17 @@ pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
                 (options.bytes, options.max_clients) = (bytes(run.keys), ROWS);
                 options.loopback = true;
                 let memory = UcxNode::start(&options)?;
-                run.lent(recorder, &format!("ucx {transports}"), memory.offer(), |offers| {
-                    Ucx::attach(Trusted::as_told(offers), Limits::default().silence)
-                })?;
+                run.lent(
+                    recorder,
+                    &mut samples,
+                    &format!("ucx {transports}"),
+                    memory.offer(),
+                    |offers| Ucx::attach(Trusted::as_told(offers), Limits::default().silence),
+                )?;
             }
         }
     }
+    recorder.add_medians(samples);
     Ok(())
 }
 
@@ -103,6 +112,7 @@ impl Run {
     fn lent<F: Fabric>(
         self,
         recorder: &mut Recorder<'_>,
+        samples: &mut Samples,
         fabric: &str,
         memory: impl Into<Service>,
         attach: impl Fn(Offers) -> MediaResult<F> + Sync,
@@ -110,7 +120,7 @@ impl Run {
         let (token, limits) = (Token::new(b"of a node for this process only")?, Limits::default());
         let node = Listening::bind("127.0.0.1:0", memory, Some(token.clone()), limits.clone())?;
         let address = [node.address().to_string()];
-        self.add(recorder, fabric, &|| {
+        self.add(recorder, samples, fabric, &|| {
             Ok(attach(Offers::gather(&address, Some(&token), &limits)?)?)
         })
     }
@@ -119,6 +129,7 @@ impl Run {
     fn add<F: Fabric>(
         self,
         recorder: &mut Recorder<'_>,
+        samples: &mut Samples,
         fabric: &str,
         client: &(dyn Fn() -> Result<F> + Sync),
     ) -> Result<()> {
@@ -158,9 +169,10 @@ impl Run {
             let case = &format!("{fabric}, {case}");
             let (table, threads) = ("real indexes", clients);
             let about = About { table, design: name, case, threads, keys: self.keys };
-            add_phase(recorder, &about, &all);
-            let processor = processor_ns as f64 / all.ops.max(1) as f64;
-            recorder.add(&about, "processor_ns", processor);
+            for (metric, n) in numbers(&all, name) {
+                samples.add(&about, metric, n);
+            }
+            samples.add(&about, "processor_ns", processor_ns as f64 / all.ops.max(1) as f64);
         }
         Ok(())
     }

@@ -562,24 +562,35 @@ impl Run<'_, '_> {
 }
 
 /// The rows of a phase.
-pub(crate) fn add_phase(recorder: &mut Recorder<'_>, about: &About<'_>, phase: &Phase) {
+fn add_phase(recorder: &mut Recorder<'_>, about: &About<'_>, phase: &Phase) {
+    numbers(phase, about.design).into_iter().for_each(|(name, n)| recorder.add(about, name, n));
+}
+
+/// What there is to tell of a phase of an index.
+pub(crate) fn numbers(phase: &Phase, design: &str) -> Vec<(&'static str, f64)> {
     let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
-    recorder.add(about, "ops_per_s", phase.ops_per_s());
-    recorder.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
-    recorder.add(about, "ops", phase.ops as f64);
-    recorder.add(about, "round_trips", each(phase.counts.round_trips));
-    recorder.add(about, "verbs", each(phase.counts.verbs()));
-    recorder.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
-    recorder.add(about, "merges", phase.done.merges as f64);
-    recorder.add(about, "splits", phase.done.splits as f64);
+    let latency = &phase.latency;
+    let mut numbers = vec![
+        ("ops_per_s", phase.ops_per_s()),
+        ("p50_ns", latency.value_at_quantile(0.5) as f64),
+        ("p99_ns", latency.value_at_quantile(0.99) as f64),
+        ("max_ns", latency.max() as f64),
+        ("ops", phase.ops as f64),
+        ("round_trips", each(phase.counts.round_trips)),
+        ("verbs", each(phase.counts.verbs())),
+        ("bytes", each(phase.counts.bytes_in + phase.counts.bytes_out)),
+        ("merges", phase.done.merges as f64),
+        ("splits", phase.done.splits as f64),
+        ("conflicts", each(phase.done.conflicts)),
+        ("waits", each(phase.done.waits)),
+    ];
     // Clients of SepHash take no time of their splits.
-    if about.design != SEP {
-        recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
-        let all_ns = phase.latency.mean() * phase.latency.len() as f64;
-        recorder.add(about, "split_part", phase.done.split_ns as f64 / all_ns.max(1.0));
+    if design != SEP {
+        let (split_ns, all_ns) =
+            (phase.done.split_ns as f64, latency.mean() * latency.len() as f64);
+        numbers.extend([("split_ms", split_ns / 1e6), ("split_part", split_ns / all_ns.max(1.0))]);
     }
-    recorder.add(about, "conflicts", each(phase.done.conflicts));
-    recorder.add(about, "waits", each(phase.done.waits));
+    numbers
 }
 
 #[cfg(test)]

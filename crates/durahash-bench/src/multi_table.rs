@@ -22,8 +22,8 @@ pub trait MultiTable: Sync {
     /// Removes all values of `key`; returns their number.
     fn remove_all(&self, key: u64) -> Result<u64>;
 
-    /// Bytes in use on the medium.
-    fn medium_bytes(&self) -> Result<u64>;
+    /// Bytes in use on the medium: of buckets and what leads to them, and of values elsewhere.
+    fn medium_bytes(&self) -> Result<[u64; 2]>;
 
     /// Keys whose values lie elsewhere than in their buckets.
     fn lists(&self) -> Result<u64>;
@@ -50,9 +50,9 @@ impl MultiTable for MultiMap<u64, u64> {
         Ok(MultiMap::remove_all(self, &key)?)
     }
 
-    fn medium_bytes(&self) -> Result<u64> {
+    fn medium_bytes(&self) -> Result<[u64; 2]> {
         let stats = self.stats()?;
-        Ok(stats.index.medium_bytes + stats.space.record_bytes)
+        Ok([stats.index.medium_bytes, stats.space.record_bytes])
     }
 
     fn lists(&self) -> Result<u64> {

@@ -7,7 +7,7 @@
 //! among TEXT                           what the paper compares with
 //! claim TEXT                           what the paper says of it
 //! on optane, file or dram              where times are taken; dram unless it stands here
-//! threads 1,2                          1 unless it stands here
+//! threads 1,2                          1 unless it stands here; several are those of `--threads`, if that is given
 //! run RUN                              any number, `runs.rs`; a figure without one is not repeated
 //! limit TEXT                           what is not repeated here, and why
 //! says TEXT | PAPER | HERE | RANGE     a number that the paper states, and which one of ours stands beside it

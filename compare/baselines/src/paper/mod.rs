@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use durahash::Design;
 use durahash_bench::{Config, Error, Medium, Progress, Report, Result};
 
+pub use crate::contender::Peer;
 use crate::{io, printing, profile};
 use catalogue::{Figure, PAPERS};
 
@@ -51,6 +52,9 @@ pub struct Args {
     /// Repeats of what is timed, whose medians count
     #[arg(long, default_value_t = 3)]
     repeats: u32,
+    /// Numbers of threads of the figures that have several, separated by commas [default: 1,2]
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
     /// The medium that stands for the papers' Optane
     #[arg(long, value_name = "PROFILE", default_value = "optane-100")]
     emulate: String,
@@ -59,11 +63,11 @@ pub struct Args {
     small: bool,
 }
 
-/// Measures, draws and prints.
+/// Measures, draws and prints; `peers` are maps in memory that take part where a figure names them.
 ///
 /// # Errors
 /// Those of the measurements, and of writing.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, peers: &[Peer]) -> Result<()> {
     let mut all = Vec::new();
     for (paper, _) in PAPERS.into_iter().filter(|(name, _)| ["all", name].contains(&&*args.paper)) {
         all.push((paper, catalogue::figures(paper)?));
@@ -83,7 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut text = page::head(paper);
         for figure in figures {
             let report =
-                if is_wanted(figure) { args.measured(figure)? } else { args.saved(figure)? };
+                if is_wanted(figure) { args.measured(figure, peers)? } else { args.saved(figure)? };
             let section = page::of_figure(figure, report.as_ref());
             if is_wanted(figure) {
                 std::io::stdout().lock().write_all(section.as_bytes()).map_err(printing)?;
@@ -95,8 +99,11 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Writes a whole file or none: other runs may read it, and a run may be stopped.
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(io("writing", path))
+    let part = path.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&part, text).map_err(io("writing", &part))?;
+    std::fs::rename(&part, path).map_err(io("renaming", path))
 }
 
 impl Args {
@@ -112,12 +119,15 @@ impl Args {
         }
         let text = std::fs::read_to_string(&path).map_err(io("reading", &path))?;
         let (report, config) = (Report::from_json(&text)?, self.config(figure)?);
-        let of = |keys, emulates: Option<&str>| {
+        let of = |keys, threads: &[u64], emulates: Option<&str>| {
             let emulates = emulates.map_or_else(String::new, |name| format!(" on emulated {name}"));
-            format!("{keys} keys{emulates}")
+            format!("{keys} keys by {threads:?} threads{emulates}")
         };
-        let found = of(report.setup.keys, report.setup.emulates.as_deref());
-        let wanted = of(config.keys, config.emulate.map(|profile| profile.name));
+        let setup = &report.setup;
+        let found = of(setup.keys, &setup.threads, setup.emulates.as_deref());
+        let emulates = config.emulate.map(|profile| profile.name);
+        let threads: Vec<u64> = config.threads.iter().map(|n| *n as u64).collect();
+        let wanted = of(config.keys, &threads, emulates);
         if found == wanted {
             return Ok(Some(report));
         }
@@ -127,7 +137,7 @@ impl Args {
     }
 
     /// The rows of a figure, measured if they are not there; none where it is not repeated.
-    fn measured(&self, figure: &Figure) -> Result<Option<Report>> {
+    fn measured(&self, figure: &Figure, peers: &[Peer]) -> Result<Option<Report>> {
         if let Some(report) = self.saved(figure)? {
             return Ok(Some(report));
         }
@@ -137,7 +147,7 @@ impl Args {
         let (config, path) = (self.config(figure)?, self.path(figure));
         let mut told = Told(format!("{}, {}", figure.paper, figure.name()));
         let report = durahash_bench::measure(&config, 1, &mut told, &|recorder| {
-            figure.runs.iter().try_for_each(|line| runs::run(recorder, line))
+            figure.runs.iter().try_for_each(|line| runs::run(recorder, peers, line))
         })?;
         for spec in &figure.draws {
             for drawn in durahash_bench::figures::draw_one(&report, *spec) {
@@ -159,7 +169,10 @@ impl Args {
         let config = Config {
             keys: if self.small { SMALL } else { self.keys },
             repeats: if self.small { 1 } else { self.repeats },
-            threads: figure.threads.clone(),
+            threads: match &figure.threads[..] {
+                [_, _, ..] if !self.threads.is_empty() => self.threads.clone(),
+                of_figure => of_figure.to_vec(),
+            },
             designs: Design::ALL.to_vec(),
             medium,
             pool,

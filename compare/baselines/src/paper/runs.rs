@@ -12,7 +12,7 @@
 //! | `remote PART` | a part of what is simulated on nodes |
 //! | `indexes` | SepHash and RACE by the clock, on memory of this machine |
 //!
-//! WHO are contenders, separated by `; `.
+//! WHO are contenders, separated by `; `; what ends with `?` takes part only where another crate has it (`Peer`).
 
 use durahash_bench::driver::{self, Timed};
 use durahash_bench::workload::skew::{Drawn, Skew};
@@ -21,7 +21,7 @@ use durahash_bench::{About, Error, Recorder, Result, Suite, duplicates, load_fac
 use durahash_media::metered::Meter;
 
 use super::times;
-use crate::contender::Contender;
+use crate::contender::{Contender, Peer};
 use crate::tables::Subject;
 use crate::{counts, lists, real, remote};
 
@@ -32,10 +32,11 @@ const LOADS: [f64; 4] = [0.2, 0.4, 0.6, 0.8];
 const NEAR: f64 = 0.005;
 
 /// Does a run.
-pub(super) fn run(recorder: &mut Recorder<'_>, line: &str) -> Result<()> {
+pub(super) fn run(recorder: &mut Recorder<'_>, peers: &[Peer], line: &str) -> Result<()> {
     let (what, rest) = line.split_once(' ').unwrap_or((line, ""));
     let (who, workloads) = rest.split_once(" | ").unwrap_or((rest, ""));
-    let all = || contenders(recorder.config().keys, recorder.config().seed, who);
+    let config = recorder.config();
+    let all = || Contender::all(peers, who, config.seed, config.keys);
     match what {
         "growth" => all()?.iter().try_for_each(|one| counts::fill(recorder, one)),
         "costs" => all()?.iter().try_for_each(|one| counts::count(recorder, one)),
@@ -55,10 +56,6 @@ pub(super) fn run(recorder: &mut Recorder<'_>, line: &str) -> Result<()> {
 
 fn unknown(line: &str) -> Error {
     Error::Config { what: format!("the catalogue has a run that is not known: {line}") }
-}
-
-fn contenders(keys: u64, seed: u64, names: &str) -> Result<Vec<Contender>> {
-    names.split("; ").map(|name| Contender::named(name, seed, keys)).collect()
 }
 
 /// Which part of lookups reads nothing of the medium, after as many that make copies.

@@ -9,7 +9,7 @@
 //! a split changes the directory, and the recovery by that.
 //!
 //! ```text
-//! segment, an extent   256 buckets of 4 slots; a slot is a key, all ones if it is free, and a value
+//! segment, an extent   256 buckets of 4 slots; a slot is the word of a key (`keys.rs`), all ones if it is free, and a value
 //! root word 1          1 if a key has two segments
 //! ```
 //!
@@ -35,7 +35,7 @@ use durahash::{ErrorKind, Finding};
 use durahash_media::{Medium, Place, PmU64, Result, on_media};
 
 use super::directory::{Directory, Entry};
-use super::{SECOND, Slot, Space, Table};
+use super::{Keys, SECOND, Slot, Space, Table};
 
 /// A slot that was never filled, or whose key was removed.
 const EMPTY: u64 = u64::MAX;
@@ -57,6 +57,7 @@ pub(crate) struct Cceh<M: Medium> {
     /// Buckets of a segment, and slots of a bucket.
     buckets: u64,
     slots: usize,
+    keys: Keys,
     both: bool,
     segments: u64,
     splits: u64,
@@ -67,7 +68,7 @@ type Pair = (u64, u64);
 
 impl<M: Medium> Cceh<M> {
     /// An empty one; with `both`, a key has two segments.
-    pub(crate) fn create(place: impl Into<Place<M>>, both: bool) -> Result<Self> {
+    pub(crate) fn create(place: impl Into<Place<M>>, both: bool, keys: Keys) -> Result<Self> {
         let place = place.into();
         let (buckets, slots) = shape(&place);
         let mut segments = [0; 2];
@@ -77,12 +78,12 @@ impl<M: Medium> Cceh<M> {
         }
         place.set_root(1, both.into())?;
         let directory = Directory::create(place, segments)?;
-        Ok(Cceh { directory, buckets, slots, both, segments: 2, splits: 0 })
+        Ok(Cceh { directory, buckets, slots, keys, both, segments: 2, splits: 0 })
     }
 
     /// The one that is there.
     #[cfg(test)]
-    pub(crate) fn open(place: impl Into<Place<M>>) -> Result<Self> {
+    pub(crate) fn open(place: impl Into<Place<M>>, keys: Keys) -> Result<Self> {
         let place = place.into();
         place.pool().begin()?;
         let (buckets, slots) = shape(&place);
@@ -91,7 +92,7 @@ impl<M: Medium> Cceh<M> {
         directory.recover()?;
         directory.release_others()?;
         let segments = directory.segments()?.len() as u64;
-        Ok(Cceh { directory, buckets, slots, both, segments, splits: 0 })
+        Ok(Cceh { directory, buckets, slots, keys, both, segments, splits: 0 })
     }
 
     fn medium(&self) -> &M {
@@ -103,9 +104,9 @@ impl<M: Medium> Cceh<M> {
         pool.at(segment.number() * pool.extent_bytes() + bucket * BUCKET_BYTES)
     }
 
-    /// The hashes of a key.
-    fn hashes(&self, key: u64) -> impl Iterator<Item = u64> + use<M> {
-        [Some(key), self.both.then(|| SECOND.mix(key))].into_iter().flatten()
+    /// The hashes of a key, by its first one.
+    fn hashes(&self, h: u64) -> impl Iterator<Item = u64> + use<M> {
+        [Some(h), self.both.then(|| SECOND.mix(h))].into_iter().flatten()
     }
 
     /// The buckets that a hash may be in.
@@ -114,27 +115,43 @@ impl<M: Medium> Cceh<M> {
         (0..PROBED.min(self.buckets)).map(move |i| (h + i) & mask)
     }
 
-    /// The hashes by which a key belongs into a bucket of a segment that begins with the bits of `prefix`: none if it
-    /// was left behind by a split, or removed.
-    fn places(&self, key: u64, bucket: u64, prefix: u64, depth: u32) -> impl Iterator<Item = u64> {
+    /// The hash of the key in a slot, by the word there.
+    fn hash(&self, word: u64) -> Result<Option<u64>> {
+        let pool = self.directory.place().pool();
+        (word != EMPTY).then(|| self.keys.hash(pool, word)).transpose()
+    }
+
+    /// The hashes by which a key, if there is one, belongs into a bucket of a segment that begins with the bits of `prefix`:
+    /// none if it was left behind by a split.
+    fn places(
+        &self,
+        h: Option<u64>,
+        bucket: u64,
+        prefix: u64,
+        depth: u32,
+    ) -> impl Iterator<Item = u64> {
         let is_there = move |h: &u64| {
             (h ^ prefix) >> (64 - depth) == 0 && self.probed(*h).any(|probed| probed == bucket)
         };
-        self.hashes(key).filter(move |h| key != EMPTY && is_there(h))
+        h.into_iter().flat_map(|h| self.hashes(h)).filter(is_there)
     }
 
-    /// Calls `f` with each key of a segment: its position, the key and its value.
+    /// Calls `f` with each key of a segment: its position, its hash, and the slot's content.
     fn each_of(
         &self,
         prefix: u64,
         segment: Entry,
-        mut f: impl FnMut(usize, u64, u64),
+        mut f: impl FnMut(usize, u64, Pair),
     ) -> Result<()> {
         for bucket in 0..self.buckets {
             for (i, slot) in self.bucket(segment, bucket)?.slots[..self.slots].iter().enumerate() {
-                let key = self.medium().load(&slot.key);
-                if self.places(key, bucket, prefix, segment.depth()).next().is_some() {
-                    f(bucket as usize * self.slots + i, key, self.medium().load(&slot.value));
+                let word = self.medium().load(&slot.key);
+                let h = self.hash(word)?;
+                if let Some(h) = h
+                    && self.places(Some(h), bucket, prefix, segment.depth()).next().is_some()
+                {
+                    let pair = (word, self.medium().load(&slot.value));
+                    f(bucket as usize * self.slots + i, h, pair);
                 }
             }
         }
@@ -146,8 +163,8 @@ impl<M: Medium> Cceh<M> {
         let segment = self.directory.find(h);
         for number in self.probed(h) {
             for slot in &self.bucket(segment, number)?.slots[..self.slots] {
-                let key = self.medium().load(&slot.key);
-                if self.places(key, number, h, segment.depth()).next().is_none() {
+                let there = self.hash(self.medium().load(&slot.key))?;
+                if self.places(there, number, h, segment.depth()).next().is_none() {
                     return Ok(Some(slot));
                 }
             }
@@ -162,14 +179,14 @@ impl<M: Medium> Cceh<M> {
         let number = self.directory.place().take_unit_extent()?;
         let is_upper = |h: u64| h >> (63 - depth) & 1 == 1;
         let mut leaving = Vec::new();
-        self.each_of(h, segment, |at, key, value| {
+        self.each_of(h, segment, |at, of_key, pair| {
             let bucket = (at / self.slots) as u64;
-            let mut places = self.places(key, bucket, h, depth);
+            let mut places = self.places(Some(of_key), bucket, h, depth);
             // One that may stay by either hash stays.
             if let Some(first) = places.next().filter(|first| is_upper(*first))
                 && places.all(is_upper)
             {
-                leaving.push((at, first, (key, value)));
+                leaving.push((at, first, pair));
             }
         })?;
         let fresh = self.placed(&leaving).unwrap_or_else(|| {
@@ -240,11 +257,13 @@ impl<M: Medium> Table for Cceh<M> {
     type At = u64;
 
     fn find(&self, key: u64) -> Result<Option<(u64, u64)>> {
-        for h in self.hashes(key).filter(|_| key != EMPTY) {
+        let pool = self.directory.place().pool();
+        for h in self.hashes(key) {
             let segment = self.directory.find(h);
             for number in self.probed(h) {
                 for slot in &self.bucket(segment, number)?.slots[..self.slots] {
-                    if self.medium().load(&slot.key) == key {
+                    let word = self.medium().load(&slot.key);
+                    if word != EMPTY && self.keys.is(pool, word, key)? {
                         let off = self.medium().region().offset_of(&slot.key);
                         return Ok(Some((off, self.medium().load(&slot.value))));
                     }
@@ -255,7 +274,8 @@ impl<M: Medium> Table for Cceh<M> {
     }
 
     fn insert(&mut self, key: u64, value: u64) -> Result<()> {
-        if key == EMPTY {
+        let word = self.keys.make(self.directory.place().pool(), key)?;
+        if word == EMPTY {
             return Err(
                 ErrorKind::Options { what: "CCEH keeps the key of all ones for itself" }.into()
             );
@@ -264,7 +284,7 @@ impl<M: Medium> Table for Cceh<M> {
             for h in self.hashes(key) {
                 if let Some(slot) = self.free_slot(h)? {
                     self.medium().store(&slot.value, value);
-                    self.medium().store(&slot.key, key);
+                    self.medium().store(&slot.key, word);
                     self.persist(&slot.key);
                     return Ok(());
                 }
@@ -289,7 +309,7 @@ impl<M: Medium> Table for Cceh<M> {
 
     fn each(&self, f: &mut dyn FnMut(u64, u64)) -> Result<()> {
         for (h, segment) in self.directory.segments()? {
-            self.each_of(h, segment, |_, key, value| f(key, value))?;
+            self.each_of(h, segment, |_, key, (_, value)| f(key, value))?;
         }
         Ok(())
     }

@@ -45,7 +45,7 @@
 use durahash::Finding;
 use durahash_media::{Error, ErrorKind, Medium, Place, PmU64, Result, on_media};
 
-use super::{SECOND, Slot, Space, Table};
+use super::{Keys, SECOND, Slot, Space, Table};
 
 const BUCKET_BYTES: u64 = 128;
 /// Slots of a bucket.
@@ -74,6 +74,7 @@ pub(crate) struct Level<M: Medium> {
     /// Keys of each level, in the order of `levels`.
     items: [u64; 3],
     slots: u32,
+    keys: Keys,
     resizes: u64,
 }
 
@@ -87,8 +88,8 @@ pub(crate) struct At {
 
 impl<M: Medium> Level<M> {
     /// An empty one.
-    pub(crate) fn create(place: impl Into<Place<M>>) -> Result<Self> {
-        let mut level = Self::over(place.into());
+    pub(crate) fn create(place: impl Into<Place<M>>, keys: Keys) -> Result<Self> {
+        let mut level = Self::over(place.into(), keys);
         let log = match u32::from(level.place.format().geometry.buckets) {
             0 => (level.place.pool().extent_bytes() / BUCKET_BYTES).ilog2(),
             buckets => buckets.ilog2().max(1),
@@ -101,8 +102,8 @@ impl<M: Medium> Level<M> {
 
     /// The one that is there.
     #[cfg(test)]
-    pub(crate) fn open(place: impl Into<Place<M>>) -> Result<Self> {
-        let mut level = Self::over(place.into());
+    pub(crate) fn open(place: impl Into<Place<M>>, keys: Keys) -> Result<Self> {
+        let mut level = Self::over(place.into(), keys);
         level.place.pool().begin()?;
         let state = level.place.root(0)?;
         level.log = u32::from(state as u8);
@@ -123,12 +124,12 @@ impl<M: Medium> Level<M> {
         Ok(level)
     }
 
-    fn over(place: Place<M>) -> Self {
+    fn over(place: Place<M>, keys: Keys) -> Self {
         let slots = match u32::from(place.format().geometry.slots) {
             0 => SLOTS,
             slots => slots.min(SLOTS),
         };
-        Level { place, levels: [0; 3], log: 0, items: [0; 3], slots, resizes: 0 }
+        Level { place, levels: [0; 3], log: 0, items: [0; 3], slots, keys, resizes: 0 }
     }
 
     fn medium(&self) -> &M {
@@ -186,6 +187,11 @@ impl<M: Medium> Level<M> {
         Ok((self.medium().load(&slot.key), self.medium().load(&slot.value)))
     }
 
+    /// The hash of the key that a slot's word stands for.
+    fn hash(&self, word: u64) -> Result<u64> {
+        self.keys.hash(self.place.pool(), word)
+    }
+
     fn free_slot(&self, bucket: u64) -> Result<Option<u32>> {
         let slot = self.tokens(bucket)?.trailing_ones();
         Ok((slot < self.slots).then_some(slot))
@@ -230,7 +236,11 @@ impl<M: Medium> Level<M> {
                 let tokens = self.tokens(bucket)?;
                 for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
                     let at = At { log, bucket, slot };
-                    if Some(at) != other && self.medium().load(&self.slot(at)?.key) == key {
+                    if Some(at) == other {
+                        continue;
+                    }
+                    let word = self.medium().load(&self.slot(at)?.key);
+                    if self.keys.is(self.place.pool(), word, key)? {
                         return Ok(Some(at));
                     }
                 }
@@ -254,7 +264,7 @@ impl<M: Medium> Level<M> {
             for slot in 0..self.slots {
                 let from = At { log, bucket, slot };
                 let pair = self.pair(from)?;
-                for other in self.buckets_in(to, pair.0) {
+                for other in self.buckets_in(to, self.hash(pair.0)?) {
                     if other != bucket
                         && let Some(slot) = self.free_slot(other)?
                     {
@@ -302,10 +312,11 @@ impl<M: Medium> Level<M> {
             for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
                 let at = At { log: lowest, bucket, slot };
                 let pair = self.pair(at)?;
-                if self.place(pair.0, None)?.is_none() {
-                    let room = match self.room(self.log, pair.0)? {
+                let h = self.hash(pair.0)?;
+                if self.place(h, None)?.is_none() {
+                    let room = match self.room(self.log, h)? {
                         Some(room) => Some(room),
-                        None => self.make_room(self.log, self.log, pair.0)?,
+                        None => self.make_room(self.log, self.log, h)?,
                     };
                     let Some(room) = room else {
                         return Err(ErrorKind::Skewed { depth: self.log }.into());
@@ -356,9 +367,10 @@ impl<M: Medium> Table for Level<M> {
     }
 
     fn insert(&mut self, key: u64, value: u64) -> Result<()> {
+        let word = self.keys.make(self.place.pool(), key)?;
         loop {
             if let Some(at) = self.any_room(key)? {
-                return self.put(at, (key, value));
+                return self.put(at, (word, value));
             }
             self.resize()?;
         }
@@ -373,7 +385,7 @@ impl<M: Medium> Table for Level<M> {
             self.medium().drain();
             return Ok(());
         };
-        self.fill(At { slot, ..at }, (key, value))?;
+        self.fill(At { slot, ..at }, (self.pair(at)?.0, value))?;
         let tokens = self.tokens(at.bucket)?;
         self.set_tokens(at.bucket, tokens & !(1 << at.slot) | 1 << slot)
     }
@@ -390,7 +402,8 @@ impl<M: Medium> Table for Level<M> {
                 let tokens = self.tokens(bucket)?;
                 for slot in (0..self.slots).filter(|slot| tokens & 1 << slot != 0) {
                     let at = At { log, bucket, slot };
-                    let (key, value) = self.pair(at)?;
+                    let (word, value) = self.pair(at)?;
+                    let key = self.hash(word)?;
                     // Of two that are alike, the one that is found.
                     if self.place(key, None)? == Some(at) {
                         f(key, value);

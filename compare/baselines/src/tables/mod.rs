@@ -9,11 +9,13 @@
 //! - **Threads.** [`Shared`] has one lock in DRAM for a whole table: one writer, or readers. The papers' own locks
 //!   (CCEH: one for a segment; Dash: versions in the buckets; Level hashing: one for a slot) are not here, so what is
 //!   counted is without the lines that locks store to, and what threads gain is not to be measured.
+//! - **Strings.** Keys may be strings of 16 bytes, in records that slots name (`keys.rs`).
 //! - **Closing.** They keep no check words: a pool of theirs is measured in the open that made it.
 
 mod cceh;
 mod dash;
 mod directory;
+mod keys;
 mod level;
 
 #[cfg(test)]
@@ -32,6 +34,7 @@ use durahash_media::{Event, Format, Geometry, Medium, PmU64, Pool, Result, on_me
 
 use cceh::Cceh;
 use dash::Dash;
+pub(crate) use keys::Keys;
 use level::Level;
 
 on_media! {
@@ -57,7 +60,7 @@ pub(crate) struct Space {
     pub(crate) growths: u64,
 }
 
-/// A table of a paper, as one writer or several readers use it.
+/// A table of a paper, as one writer or several readers use it. A key is named by its hash.
 pub(crate) trait Table: Send + Sync {
     /// Where a key is.
     type At: Copy;
@@ -285,13 +288,14 @@ impl Baseline {
 pub(crate) struct OfSize {
     pub(crate) baseline: Baseline,
     pub(crate) shift: u8,
+    pub(crate) keys: Keys,
 }
 
 impl Make for Baseline {
     type Made = Box<dyn Subject>;
 
     fn on<M: Medium>(self, medium: M) -> durahash_bench::Result<Box<dyn Subject>> {
-        OfSize { baseline: self, shift: 14 }.on(medium)
+        OfSize { baseline: self, shift: 14, keys: Keys::Words }.on(medium)
     }
 }
 
@@ -305,11 +309,14 @@ impl Make for OfSize {
         let pool = Arc::new(Pool::create(medium, &format)?);
         pool.publish()?;
         let for_table = Arc::clone(&pool);
+        let keys = self.keys;
         Ok(match self.baseline {
-            Baseline::Cceh => Box::new(Shared::new(pool, Cceh::create(for_table, false)?)?),
-            Baseline::CcehOfTwo => Box::new(Shared::new(pool, Cceh::create(for_table, true)?)?),
-            Baseline::Dash => Box::new(Shared::new(pool, Dash::create(for_table)?)?),
-            Baseline::Level => Box::new(Shared::new(pool, Level::create(for_table)?)?),
+            Baseline::Cceh => Box::new(Shared::new(pool, Cceh::create(for_table, false, keys)?)?),
+            Baseline::CcehOfTwo => {
+                Box::new(Shared::new(pool, Cceh::create(for_table, true, keys)?)?)
+            }
+            Baseline::Dash => Box::new(Shared::new(pool, Dash::create(for_table, keys)?)?),
+            Baseline::Level => Box::new(Shared::new(pool, Level::create(for_table, keys)?)?),
         })
     }
 }

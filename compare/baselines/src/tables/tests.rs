@@ -7,7 +7,7 @@ use durahash_bench::driver::{self, Timed};
 use durahash_bench::workload::{Random, Workload, Workloads};
 use durahash_media::Dram;
 
-use super::{Baseline, Subject};
+use super::{Baseline, Keys, OfSize, Subject};
 
 const BYTES: u64 = 4 << 30;
 
@@ -73,8 +73,12 @@ fn level_hashing_is_full_before_a_resize() {
 /// Against a model, through the growth of each; and by threads.
 #[test]
 fn tables_are_maps() {
-    for baseline in Baseline::ALL {
-        let table = made(baseline);
+    let words_and_strings = [Keys::Words, Keys::Strings]
+        .into_iter()
+        .flat_map(|keys| Baseline::ALL.map(|baseline| OfSize { baseline, shift: 14, keys }));
+    for sized in words_and_strings {
+        let made = || sized.on(Dram::new(BYTES).unwrap()).unwrap();
+        let table = made();
         let (mut model, mut random) = (HashMap::new(), Random::new(1));
         for i in 0..30_000 {
             let key = random.below(8000);
@@ -88,11 +92,11 @@ fn tables_are_maps() {
             }
         }
         let found = |key| table.get(key).unwrap() == model.get(&key).copied();
-        assert!((0..8000).all(found), "{baseline:?}");
-        assert_eq!(table.figures().slots_used, model.len() as u64, "{baseline:?}");
+        assert!((0..8000).all(found), "{sized:?}");
+        assert_eq!(table.figures().slots_used, model.len() as u64, "{sized:?}");
         assert!(table.figures().splits > 0);
 
-        let (table, workloads) = (made(baseline), Workloads::new(4000, 1));
+        let (table, workloads) = (made(), Workloads::new(4000, 1));
         for workload in [Workload::Load, Workload::Mixed, Workload::Hit, Workload::Delete] {
             let streams = workloads.draw(workload, 2, 0);
             driver::run(&*table, workload, &streams, Timed::Whole).unwrap();

@@ -160,16 +160,18 @@ impl Recorder<'_> {
             table.add(*key, *value)?;
             if added * SPACE_POINTS / count != (added - 1) * SPACE_POINTS / count {
                 of_entries += (added * ENTRY_BYTES) as f64;
-                of_medium += table.medium_bytes()? as f64;
+                of_medium += table.medium_bytes()?.iter().sum::<u64>() as f64;
             }
         }
         let name = &contender.name;
         let about = About::duplicates(name, entries, 1);
-        let per_entry = table.medium_bytes()? as f64 / count as f64;
+        let [in_buckets, elsewhere] = table.medium_bytes()?.map(|n| n as f64 / count as f64);
         self.add(&about, "keys", entries.keys.len() as f64);
         self.add(&about, "longest", entries.longest() as f64);
         self.add(&about, "lists", table.lists()? as f64);
-        self.add(&about, "medium_bytes_per_entry", per_entry);
+        self.add(&about, "medium_bytes_per_entry", in_buckets + elsewhere);
+        self.add(&about, "bucket_bytes_per_entry", in_buckets);
+        self.add(&about, "list_bytes_per_entry", elsewhere);
         self.add(&about, "utility_medium", of_entries / of_medium);
         Ok(())
     }

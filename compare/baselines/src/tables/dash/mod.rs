@@ -45,7 +45,7 @@ use durahash::Finding;
 use durahash_media::{Medium, Place, Pool, Result};
 
 use super::directory::Directory;
-use super::{Slot, Space, Table};
+use super::{Keys, Slot, Space, Table};
 use layout::{BLOCK_BYTES, Bucket, Commit, Head, HeadWord, Overflow, SLOTS, State};
 
 /// Stash buckets of a segment.
@@ -57,6 +57,7 @@ pub(crate) struct Dash<M: Medium> {
     /// Buckets of a segment without the stash, and slots of a bucket that are used.
     buckets: u64,
     slots: u32,
+    keys: Keys,
     segments: u64,
     splits: u64,
 }
@@ -71,21 +72,21 @@ pub(crate) struct At {
 
 impl<M: Medium> Dash<M> {
     /// An empty one.
-    pub(crate) fn create(place: impl Into<Place<M>>) -> Result<Self> {
+    pub(crate) fn create(place: impl Into<Place<M>>, keys: Keys) -> Result<Self> {
         let place = place.into();
         let segments = [place.take_unit_extent()?, place.take_unit_extent()?];
-        let dash = Self::over(Directory::create(place, segments)?);
+        let dash = Self::over(Directory::create(place, segments)?, keys);
         for number in segments {
             dash.clear(number, HeadWord { state: State::Normal, depth: 1, link: None })?;
         }
         Ok(dash)
     }
 
-    fn over(directory: Directory<M>) -> Self {
+    fn over(directory: Directory<M>, keys: Keys) -> Self {
         let geometry = directory.place().format().geometry;
         let buckets = directory.place().pool().extent_bytes() / BLOCK_BYTES - 1 - STASHES;
         let slots = if geometry.slots == 0 { SLOTS } else { SLOTS.min(geometry.slots.into()) };
-        Dash { directory, buckets, slots, segments: 2, splits: 0 }
+        Dash { directory, buckets, slots, keys, segments: 2, splits: 0 }
     }
 
     fn pool(&self) -> &Pool<M> {
@@ -158,16 +159,15 @@ impl<M: Medium> Dash<M> {
         Overflow(self.medium().load(&bucket.overflow))
     }
 
-    /// Calls `f` with each live slot of a segment.
-    fn each_of(&self, segment: u64, mut f: impl FnMut(At, u64, u64)) -> Result<()> {
+    /// Calls `f` with each live slot of a segment: where it is, the hash of its key, and its content.
+    fn each_of(&self, segment: u64, mut f: impl FnMut(At, u64, (u64, u64))) -> Result<()> {
         for number in self.all_buckets() {
             let bucket = self.bucket(segment, number)?;
             let live = self.commit(bucket).live();
             for slot in (0..SLOTS).filter(|slot| live & 1 << slot != 0) {
                 let words = &bucket.slots[slot as usize];
-                let (key, value) =
-                    (self.medium().load(&words.key), self.medium().load(&words.value));
-                f(At { segment, bucket: number, slot }, key, value);
+                let pair = (self.medium().load(&words.key), self.medium().load(&words.value));
+                f(At { segment, bucket: number, slot }, self.keys.hash(self.pool(), pair.0)?, pair);
             }
         }
         Ok(())
@@ -194,9 +194,10 @@ impl<M: Medium> Table for Dash<M> {
     }
 
     fn insert(&mut self, key: u64, value: u64) -> Result<()> {
+        let pair = (self.keys.make(self.pool(), key)?, value);
         loop {
             let segment = self.directory.find(key);
-            if self.insert_into(segment.number(), key, value, true)? {
+            if self.insert_into(segment.number(), key, pair, true)? {
                 return Ok(());
             }
             self.split(key, segment)?;
@@ -221,7 +222,7 @@ impl<M: Medium> Table for Dash<M> {
 
     fn each(&self, f: &mut dyn FnMut(u64, u64)) -> Result<()> {
         for (_, entry) in self.directory.segments()? {
-            self.each_of(entry.number(), |_, key, value| f(key, value))?;
+            self.each_of(entry.number(), |_, key, (_, value)| f(key, value))?;
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl<M: Medium> Table for Dash<M> {
             if (head.state, head.depth) != (State::Normal, entry.depth()) {
                 found(Finding::new("DASH-1", h, format!("a segment is {head:?}")));
             }
-            self.each_of(entry.number(), |_, key, value| all.push((key, value)))?;
+            self.each_of(entry.number(), |_, key, (_, value)| all.push((key, value)))?;
         }
         for (key, value) in all {
             if self.find(key)?.map(|(_, value)| value) != Some(value) {

@@ -43,7 +43,7 @@ impl<M: Medium> Dash<M> {
         let like = match_byte(words, fingerprint(key)).0 & live;
         for slot in (0..SLOTS).filter(|slot| like & 1 << slot != 0) {
             let words = &bucket.slots[slot as usize];
-            if medium.load(&words.key) == key {
+            if self.keys.is(self.pool(), medium.load(&words.key), key)? {
                 return Ok(Some((At { segment, bucket: number, slot }, medium.load(&words.value))));
             }
         }
@@ -56,7 +56,7 @@ impl<M: Medium> Dash<M> {
         &self,
         segment: u64,
         key: u64,
-        value: u64,
+        pair: (u64, u64),
         persists: bool,
     ) -> Result<bool> {
         let home = self.home(key);
@@ -79,7 +79,7 @@ impl<M: Medium> Dash<M> {
         }
         let (bucket, stash) = chosen;
         let is_of_before = stash.is_none() && bucket != home;
-        self.put(segment, bucket, (key, value), is_of_before, persists)?;
+        self.put(segment, bucket, (fingerprint(key), pair), is_of_before, persists)?;
         if let Some(stash) = stash {
             self.note_overflow(segment, key, stash)?;
         }
@@ -101,27 +101,30 @@ impl<M: Medium> Dash<M> {
             if movable == 0 || !room || [home, after].contains(&to) {
                 continue;
             }
-            let words = &self.bucket(segment, from)?.slots[slot as usize];
+            let bucket = self.bucket(segment, from)?;
+            let words = &bucket.slots[slot as usize];
             let pair = (self.medium().load(&words.key), self.medium().load(&words.value));
-            self.put(segment, to, pair, !is_of_before, persists)?;
+            let of_slot = self.medium().load(&bucket.fingerprints[slot as usize / 8]);
+            let like = (of_slot >> (8 * (slot % 8))) as u8;
+            self.put(segment, to, (like, pair), !is_of_before, persists)?;
             self.free(At { segment, bucket: from, slot }, persists)?;
             return Ok(Some(from));
         }
         Ok(None)
     }
 
-    /// Puts a pair into a bucket that has room.
+    /// Puts a pair into a bucket that has room, with its fingerprint.
     pub(super) fn put(
         &self,
         segment: u64,
         bucket: u64,
-        pair: (u64, u64),
+        marked: (u8, (u64, u64)),
         is_of_before: bool,
         persists: bool,
     ) -> Result<()> {
         let bucket = self.bucket(segment, bucket)?;
         let slot = self.commit(bucket).live().trailing_ones();
-        self.put_at(bucket, slot, pair, is_of_before, persists);
+        self.put_at(bucket, slot, marked, is_of_before, persists);
         Ok(())
     }
 
@@ -130,7 +133,7 @@ impl<M: Medium> Dash<M> {
         &self,
         bucket: &Bucket,
         slot: u32,
-        (key, value): (u64, u64),
+        (like, (key, value)): (u8, (u64, u64)),
         is_of_before: bool,
         persists: bool,
     ) {
@@ -142,7 +145,7 @@ impl<M: Medium> Dash<M> {
             medium.fence();
         }
         let of_slot = &bucket.fingerprints[slot as usize / 8];
-        let fingerprints = with_fingerprint(medium.load(of_slot), slot % 8, fingerprint(key));
+        let fingerprints = with_fingerprint(medium.load(of_slot), slot % 8, like);
         medium.store(of_slot, fingerprints);
         medium.store(&bucket.commit, self.commit(bucket).with(slot, is_of_before).0);
         if persists {

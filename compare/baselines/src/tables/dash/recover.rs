@@ -3,15 +3,15 @@
 use durahash_media::{Error, Medium, Place, Result};
 
 use super::super::directory::Directory;
-use super::Dash;
 use super::layout::State;
+use super::{Dash, Keys};
 
 impl<M: Medium> Dash<M> {
     /// The one that is there.
-    pub(crate) fn open(place: impl Into<Place<M>>) -> Result<Self> {
+    pub(crate) fn open(place: impl Into<Place<M>>, keys: Keys) -> Result<Self> {
         let place = place.into();
         place.pool().begin()?;
-        let mut dash = Self::over(Directory::open(place)?);
+        let mut dash = Self::over(Directory::open(place)?, keys);
         dash.directory.recover()?;
         for (h, entry) in dash.directory.segments()? {
             if dash.head(entry.number())?.state == State::Splitting {

@@ -3,7 +3,7 @@
 use durahash_media::{Medium, Result};
 
 use super::super::directory::Entry;
-use super::layout::{HeadWord, State};
+use super::layout::{HeadWord, State, fingerprint};
 use super::{At, Dash};
 
 impl<M: Medium> Dash<M> {
@@ -27,9 +27,9 @@ impl<M: Medium> Dash<M> {
     pub(super) fn move_keys(&mut self, h: u64, old: u64, new: u64) -> Result<()> {
         let (from, to) = (self.head(old)?, self.head(new)?);
         let mut leaving = Vec::new();
-        self.each_of(old, |at, key, value| {
+        self.each_of(old, |at, key, pair| {
             if key >> (63 - from.depth) & 1 == 1 {
-                leaving.push((at, key, value));
+                leaving.push((at, key, pair));
             }
         })?;
         if to.state == State::New {
@@ -54,9 +54,9 @@ impl<M: Medium> Dash<M> {
     }
 
     /// Puts the keys that leave into the new segment, which is empty.
-    fn fill(&self, new: u64, head: HeadWord, leaving: &[(At, u64, u64)]) -> Result<()> {
-        for (_, key, value) in leaving {
-            if !self.insert_into(new, *key, *value, false)? {
+    fn fill(&self, new: u64, head: HeadWord, leaving: &[(At, u64, (u64, u64))]) -> Result<()> {
+        for (_, key, pair) in leaving {
+            if !self.insert_into(new, *key, *pair, false)? {
                 return self.fill_alike(new, head, leaving);
             }
         }
@@ -64,12 +64,17 @@ impl<M: Medium> Dash<M> {
     }
 
     /// The same, each where it stands in the old one.
-    fn fill_alike(&self, new: u64, head: HeadWord, leaving: &[(At, u64, u64)]) -> Result<()> {
+    fn fill_alike(
+        &self,
+        new: u64,
+        head: HeadWord,
+        leaving: &[(At, u64, (u64, u64))],
+    ) -> Result<()> {
         self.clear(new, head)?;
-        for (at, key, value) in leaving {
+        for (at, key, pair) in leaving {
             let is_of_before = at.bucket < self.buckets && at.bucket != self.home(*key);
             let bucket = self.bucket(new, at.bucket)?;
-            self.put_at(bucket, at.slot, (*key, *value), is_of_before, false);
+            self.put_at(bucket, at.slot, (fingerprint(*key), *pair), is_of_before, false);
         }
         self.note_stash(new)
     }
