@@ -123,13 +123,19 @@ impl<F: Fabric> Core<F> {
             return Err(Error::corrupt("the depth of the directory", ROOT.off()));
         }
         let depth = depth as u32;
-        let mut cells = Vec::new();
-        let bytes = 8u64 << depth;
-        for from in (0..bytes).step_by(PIECE as usize) {
-            let count = (PIECE.min(bytes - from) / 8) as usize;
-            let words = fabric.read_words(geometry.directory(from / 8), count).await?;
-            cells.extend(words.into_iter().map(Ref::from_word));
+        let mut pieces = Vec::new();
+        let cells = 1u64 << depth;
+        // From its end, which is there if it has been doubled so often.
+        for piece in (0..cells.div_ceil(PIECE / 8)).rev() {
+            let from = piece * (PIECE / 8);
+            let count = (cells - from).min(PIECE / 8) as usize;
+            let words = fabric.read_words(geometry.directory(from), count).await?;
+            if words.last() == Some(&0) {
+                return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+            }
+            pieces.push(words);
         }
+        let cells = pieces.into_iter().rev().flatten().map(Ref::from_word).collect();
         let directory = Directory::new(depth, cells).ok_or_else(|| {
             Error::corrupt("the first directory cell", geometry.directory(0).off())
         })?;

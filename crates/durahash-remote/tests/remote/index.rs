@@ -490,6 +490,39 @@ fn pages_go_on_behind_damage() {
     });
 }
 
+/// A damaged depth does not make a client's directory as large as that of an index of this depth.
+#[test]
+fn damaged_depths_are_told() {
+    let sim = sim(1, 1 << 20, None);
+    let other = sim.client().unwrap();
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client.clone(), tiny()).await.unwrap();
+        let words = client.post(Batch::of(|batch| batch.read(Addr::new(0, 0), 64 << 10))).await;
+        let words = words.unwrap().into_bytes();
+        let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        // Word A of the only segment, by its depth and generation.
+        let is_a = |word: &u64| word >> 42 == 1 && word << 22 != 0;
+        let at = words.clone().position(|word| is_a(&word)).unwrap();
+        let a = words.clone().nth(at).unwrap();
+        let write = async |off, word| {
+            let write = Batch::of(|batch| batch.write_word(Addr::new(0, off), word));
+            client.post(write).await.unwrap();
+        };
+        write(8 * at as u64, a | 8 << 58).await;
+        let told = map.summary().await.unwrap_err();
+        assert!(told.to_string().contains("word A"), "{told}");
+        assert_eq!(map.stats().directory_bytes, 8);
+        write(8 * at as u64, a).await;
+        // The depth of the directory.
+        write(128, 9).await;
+        let told = map.summary().await.unwrap_err();
+        assert!(told.to_string().contains("the depth of the directory"), "{told}");
+        write(128, 8).await;
+        let told = RemoteMap::open(other, tiny()).await.err().unwrap();
+        assert!(told.to_string().contains("the depth of the directory"), "{told}");
+    });
+}
+
 /// Sweeps of two clients, while each of them and others that come and go write.
 #[test]
 fn sweeps_beside_operations_lose_nothing() {
