@@ -186,11 +186,13 @@ impl Reclaim {
 /// What is told by the words: themselves, and the windows of a claim that was not known.
 pub(super) type Told = (Words, Option<Vec<Range<u64>>>);
 
-/// A wait for a sweep that may find memory.
+/// A wait for memory.
 #[derive(Debug, Default)]
 pub(super) struct Hope {
-    /// Since when, and what was leaked then.
-    pub(super) since: Option<(u64, u64)>,
+    /// Since when, what was leaked then, and the epoch.
+    pub(super) since: Option<(u64, u64, u64)>,
+    /// The epoch, and since when.
+    pub(super) seen: (u64, u64),
     /// The epoch until which what was found comes to the shelf.
     pub(super) until: u64,
 }

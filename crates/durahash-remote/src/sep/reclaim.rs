@@ -88,6 +88,8 @@ const AT_ONCE: usize = 256;
 const LOOKS: u32 = 8;
 /// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
 const SETTLED: u64 = 64;
+/// Epochs in which an operation waits for blocks that were unlinked: each is free three epochs later, and another may take it.
+const RETURNS: u64 = 16;
 /// Times that a client begins its sweep anew, after futures that were dropped.
 const RESTARTS: u32 = 1;
 
@@ -569,7 +571,7 @@ impl<F: Fabric> Core<F> {
         self.reclaim.borrow().sweep.is_some()
     }
 
-    /// After an allocation has failed: waits if a sweep may find memory, and returns whether to try again. The caller
+    /// After an allocation has failed: waits if a sweep may find memory, or some is to be free, and returns whether to try again. The caller
     /// holds no block.
     pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
         let is_first = hope.since.is_none();
@@ -579,9 +581,11 @@ impl<F: Fabric> Core<F> {
             self.tick().await?;
         }
         let Words { sweep, leaked, swept, .. } = self.reclaim.borrow().words;
-        let now_ns = self.fabric.now_ns();
-        let (since_ns, leaked) = *hope.since.get_or_insert((now_ns, leaked));
-        let latest = self.epochs.borrow().latest;
+        let (now_ns, latest) = (self.fabric.now_ns(), self.epochs.borrow().latest);
+        let (since_ns, leaked, first) = *hope.since.get_or_insert((now_ns, leaked, latest));
+        if hope.seen.0 != latest {
+            hope.seen = (latest, now_ns);
+        }
         let is_coming = swept < leaked && !self.reclaim.borrow().is_damaged;
         if sweep.phase() != Phase::Idle || is_coming {
             hope.until = latest + CALM;
@@ -589,7 +593,10 @@ impl<F: Fabric> Core<F> {
         if is_first && !self.shelf.get().is_none() {
             return Ok(true);
         }
-        if latest >= hope.until || now_ns - since_ns >= self.patience_ns() {
+        // Blocks that this client has unlinked come back, however seldom idle clients tick.
+        let returns = self.space.borrow().held()[2] > 0 && latest < first + RETURNS;
+        let is_over = latest >= hope.until || now_ns - since_ns >= self.patience_ns();
+        if is_over && !(returns && now_ns - hope.seen.1 < self.patience_ns()) {
             return Ok(false);
         }
         self.stats.borrow_mut().waits += 1;

@@ -1,6 +1,10 @@
 //! One client against a model, sizes, failures, memory that is used again, threads on shared memory.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::executor::block_on;
@@ -118,6 +122,38 @@ fn among_many_clients_few_look_at_all_rows() {
     drop(maps.pop());
     rounds(&maps, 20);
     assert_eq!(maps.iter().map(|map| map.stats().evictions).sum::<u64>(), 1);
+}
+
+/// What a client has unlinked comes back when idle clients have ticked: until then an operation waits.
+#[test]
+fn no_node_is_full_while_memory_comes_back() {
+    let sim = sim(1, 192 << 10, None);
+    let idle = sim.client().unwrap();
+    let put = run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let other = RemoteMap::open(idle.clone(), tiny()).await?;
+        let over = Rc::new(Cell::new(false));
+        let ticks = async {
+            while !over.get() {
+                idle.sleep_ns(1_000_000_000).await;
+                other.tick().await.unwrap();
+            }
+        };
+        let puts = async {
+            for i in 0..400_u32 {
+                map.put(&(i % 40).to_le_bytes(), &[i as u8; 1500]).await?;
+            }
+            over.set(true);
+            Ok::<_, durahash_remote::Error>(map.stats().waits)
+        };
+        let (mut ticks, mut puts) = (pin!(ticks), pin!(puts));
+        poll_fn(|cx| {
+            let _ = ticks.as_mut().poll(cx);
+            puts.as_mut().poll(cx)
+        })
+        .await
+    });
+    assert!(put.unwrap() > 10);
 }
 
 #[test]
