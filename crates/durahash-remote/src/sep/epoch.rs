@@ -30,7 +30,7 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
-use super::tags::{Epochs, PATIENCE};
+use super::tags::{ASKS, Epochs, PATIENCE};
 use super::verbs::Post;
 
 /// The longest wait of an operation for the epoch.
@@ -250,7 +250,7 @@ impl<F: Fabric> Core<F> {
 
     /// Returns whether no other row holds the epoch back. Evicts dead clients whose rows do so for long.
     async fn evict_dead(&self, global: u64, rows: &[Row]) -> Result<bool> {
-        let mut ready = true;
+        let (mut ready, mut late) = (true, Vec::new());
         for (&row, idx) in rows.iter().zip(0..) {
             let behind = row.state() == RowState::Live && row.epoch() != global;
             if !behind || idx == self.fabric.row() {
@@ -268,18 +268,34 @@ impl<F: Fabric> Core<F> {
                 seen.2 += 1;
                 (seen.1, seen.2)
             };
-            let late = match self.fabric.lease_ns() {
+            let is_late = match self.fabric.lease_ns() {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
-                // And again after as many as there were: it may only be idle.
+                // It may only be idle.
                 None => ticks >= PATIENCE,
             };
-            if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
+            if is_late {
+                late.push((idx, row));
+            }
+        }
+        // They take turns.
+        let asked = self.epochs.borrow().asked;
+        let first = late.partition_point(|&(idx, _)| idx <= asked);
+        late.rotate_left(first);
+        let mut lives = 0;
+        for (idx, row) in late {
+            self.epochs.borrow_mut().asked = idx;
+            if planted(Fault::Unfenced) || self.fabric.evict(idx).await? {
                 // Owed before: the future may be dropped when the row is marked.
                 self.space.borrow_mut().owed_bytes += self.death_bytes();
                 if self.mark_dead(row, idx).await? {
                     self.stats.borrow_mut().evictions += 1;
                 } else {
                     self.space.borrow_mut().owed_bytes -= self.death_bytes();
+                }
+            } else {
+                lives += 1;
+                if lives == ASKS {
+                    break;
                 }
             }
         }

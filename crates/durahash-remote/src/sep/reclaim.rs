@@ -539,6 +539,7 @@ impl<F: Fabric> Core<F> {
         };
         let mut seen = (0, self.fabric.now_ns());
         loop {
+            self.epochs.borrow_mut().hurry();
             self.tick().await?;
             if self.has_left() {
                 return Err(ErrorKind::Closed.into());
@@ -601,6 +602,7 @@ impl<F: Fabric> Core<F> {
         }
         self.stats.borrow_mut().waits += 1;
         op.wait(self.tick_ns(1)).await;
+        self.epochs.borrow_mut().hurry();
         self.tick().await?;
         Ok(true)
     }

@@ -124,6 +124,71 @@ fn among_many_clients_few_look_at_all_rows() {
     assert_eq!(maps.iter().map(|map| map.stats().evictions).sum::<u64>(), 1);
 }
 
+/// In a look the fabric is asked about some of the idle clients, and in the next ones about others, until it tells who died.
+#[test]
+fn few_idle_clients_are_asked_about_at_once() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let mut options = tiny();
+    options.max_clients = 64;
+    let busy = block_on(RemoteMap::create(local.client().unwrap(), options)).unwrap();
+    let idle = |_| block_on(RemoteMap::open(local.client().unwrap(), options)).unwrap();
+    let mut idle: Vec<_> = (0..40).map(idle).collect();
+    let ticks = |count| {
+        let before = busy.counts().round_trips;
+        (0..count).for_each(|_| block_on(busy.tick()).unwrap());
+        busy.counts().round_trips - before
+    };
+    ticks(20);
+    let took = ticks(15);
+    assert!(took <= 15 * 10, "{took} round trips");
+    drop(idle.pop());
+    ticks(60);
+    assert_eq!(busy.stats().evictions, 1);
+}
+
+/// A client that waits for the epoch does not wait for its turn among those that have died.
+#[test]
+fn a_survivor_of_many_looks_soon() {
+    const CLIENTS: usize = 800;
+    let mut options = SimOptions::default();
+    (options.max_clients, options.node_bytes) = (1024, vec![64 << 20]);
+    let sim = Sim::new(options);
+    let mut options = tiny();
+    options.max_clients = 1024;
+    let clients: Vec<_> = (0..CLIENTS).map(|_| sim.client().unwrap()).collect();
+    let made = sim.spawn(&clients[0], RemoteMap::create(clients[0].clone(), options));
+    sim.run();
+    let map = made.take().unwrap().unwrap();
+    let others: Vec<_> = clients[1..]
+        .iter()
+        .map(|client| sim.spawn(client, RemoteMap::open(client.clone(), options)))
+        .collect();
+    sim.run();
+    let swept = sim.spawn(&clients[0], {
+        let map = map.clone();
+        async move {
+            for _ in 0..5 {
+                map.tick().await?;
+            }
+            Ok::<_, durahash_remote::Error>(map.counts().swaps)
+        }
+    });
+    sim.run();
+    let before = swept.take().unwrap().unwrap();
+    clients[1..].iter().for_each(|client| sim.kill(client));
+    drop(others);
+    let swept = sim.spawn(&clients[0], {
+        let map = map.clone();
+        async move { map.sweep().await }
+    });
+    sim.run();
+    swept.take().unwrap().unwrap();
+    assert_eq!(map.stats().evictions, CLIENTS as u64 - 1);
+    // Each tick moves the row.
+    let swaps = map.counts().swaps - before - map.stats().evictions;
+    assert!(swaps < 100, "{swaps} swaps");
+}
+
 /// What a client has unlinked comes back when idle clients have ticked: until then an operation waits.
 #[test]
 fn no_node_is_full_while_memory_comes_back() {
