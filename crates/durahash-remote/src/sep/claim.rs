@@ -160,12 +160,23 @@ pub(super) struct Reclaim {
     pub(super) settles: Option<[u64; 2]>,
     /// Memory was found that is to be shared from this epoch on.
     pub(super) found: Option<u64>,
+    /// The word of sweeps, when this client last looked at it in its rest, and for how many looks it was the same.
+    pub(super) seen: (SweepWord, u32),
 }
 
 impl Reclaim {
     /// The part of a client that has opened the index in this epoch.
     pub(super) fn from(epoch: u64) -> Self {
         Reclaim { opened: epoch, busy: (epoch, epoch), ..Reclaim::default() }
+    }
+
+    /// Returns whether this client has no part in a sweep, and knows of none.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.claim == 0
+            && self.sweep.is_none()
+            && self.found.is_none()
+            && self.settles.is_none()
+            && self.asked == self.answered
     }
 
     /// Notes in this epoch whether a sweep is under way.

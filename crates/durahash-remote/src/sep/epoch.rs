@@ -19,7 +19,7 @@
 //! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
 //! | a step of a sweep, and memory in excess to the shelf | `reclaim.rs`, `shelf.rs` |
 //!
-//! A client that leaves gives its memory to the shelf, then frees its row.
+//! A client that leaves gives its memory to the shelf, then frees its row. So does one that rests (`rest.rs`).
 
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
-use super::tags::{ASKS, Epochs, PATIENCE};
+use super::tags::{ASKS, Epochs, PATIENCE, Rest};
 use super::verbs::Post;
 
 /// The longest wait of an operation for the epoch.
@@ -131,7 +131,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Moves this client's row.
-    async fn swap_row(&self, epoch: u64, state: RowState) -> Result<()> {
+    pub(super) async fn swap_row(&self, epoch: u64, state: RowState) -> Result<()> {
         while self.epochs.borrow().swapping {
             self.fabric.sleep_ns(1000).await;
         }
@@ -169,7 +169,10 @@ impl<F: Fabric> Core<F> {
 
     /// The same, and sweeps and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
     pub(super) async fn beat(&self, gives: bool) -> Result<()> {
-        if self.closed.get() || self.epochs.borrow().ticking {
+        if self.closed.get() || self.epochs.borrow().ticking || self.rests() {
+            return Ok(());
+        }
+        if planted(Fault::WokenUnregistered) && self.epochs.borrow().row.state() == RowState::Free {
             return Ok(());
         }
         let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking);
@@ -309,6 +312,11 @@ impl<F: Fabric> Core<F> {
         while self.epochs.borrow().ticking {
             self.fabric.sleep_ns(1000).await;
         }
+        self.end_doze();
+        if self.rest.get() == Rest::Yes {
+            return Ok(());
+        }
+        self.return_from_rest().await?;
         // Operations under way end at their next post. Those whose futures were dropped never do.
         for _ in 0..LEAVES {
             if self.epochs.borrow().is_idle() {

@@ -21,6 +21,7 @@ use super::layout::{
 };
 use super::options::Options;
 use super::space::{Space, block_bytes};
+use super::tags::Rest;
 use super::verbs::Post;
 use super::{Core, Stats};
 
@@ -154,6 +155,8 @@ impl<F: Fabric> Core<F> {
             taking: Cell::new(false),
             short: Cell::new(false),
             closed: Cell::new(false),
+            rest: Cell::new(Rest::No),
+            dozing: Cell::new(None),
             fabric,
         };
         // After the row is there, and before there is memory.
@@ -179,9 +182,10 @@ impl<F: Fabric> Core<F> {
         (self.epochs.borrow().live / CROWD).max(1).into()
     }
 
-    /// Beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
+    /// Wakes, or beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
     /// are often dropped.
     pub(super) async fn upkeep(&self) -> Result<()> {
+        self.wake().await?;
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns(1) || self.short.get() {
             self.beat(false).await?;

@@ -281,6 +281,11 @@ impl<F: Fabric> Core<F> {
         Ok(self.leased(swap).await?.word(0) == old.0)
     }
 
+    /// Returns whether so much is leaked that a sweep is due.
+    pub(super) fn is_much(&self, words: &Words) -> bool {
+        words.lost() >= words.used / 8 + self.kept_bytes()
+    }
+
     /// Begins a sweep if one is due and no other client's is under way: one whose client is dead is not, which a tick
     /// with a look at the rows finds out.
     async fn may_begin(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
@@ -289,10 +294,8 @@ impl<F: Fabric> Core<F> {
             let words = reclaim.words;
             let is_asked = reclaim.asked > reclaim.answered;
             let begins = if words.sweep.phase() == Phase::Idle {
-                let lost = words.lost();
-                let is_much = lost >= words.used / 8 + self.kept_bytes()
-                    && global >= reclaim.opened + SETTLED;
-                let is_due = is_much || lost > 0 && self.short.get();
+                let is_much = self.is_much(&words) && global >= reclaim.opened + SETTLED;
+                let is_due = is_much || words.lost() > 0 && self.short.get();
                 is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm()
             } else {
                 let lives = rows.is_none_or(|rows| {
@@ -532,6 +535,7 @@ impl<F: Fabric> Core<F> {
 
     /// Sweeps, beside all other clients, and returns the bytes that were found free.
     pub(crate) async fn sweep(&self) -> Result<u64> {
+        self.wake().await?;
         let asked = {
             let mut reclaim = self.reclaim.borrow_mut();
             reclaim.asked += 1;

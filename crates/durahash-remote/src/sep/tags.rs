@@ -39,6 +39,17 @@ const LOOKERS: u32 = 8;
 /// Ticks until a client that waits for the epoch looks: most of those that lived may be dead.
 const HURRIED: u32 = 16;
 
+/// Whether a client rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    No,
+    /// It gives its memory up. Its row is live.
+    Begins,
+    Yes,
+    /// It registers. Its row may be live.
+    Ends,
+}
+
 impl Epochs {
     pub(super) fn new(row: Row, posted_ns: u64) -> Self {
         Epochs {
@@ -60,6 +71,12 @@ impl Epochs {
     pub(super) fn is_to_look(&mut self) -> bool {
         self.until_look = self.until_look.map(|ticks| ticks.saturating_sub(1));
         self.until_look.unwrap_or(0) == 0
+    }
+
+    /// The client has registered once more.
+    pub(super) fn again_from(&mut self, new: Epochs) {
+        let asked = self.asked;
+        *self = Epochs { asked, ticking: self.ticking, swapping: self.swapping, ..new };
     }
 
     /// This client waits for the epoch.

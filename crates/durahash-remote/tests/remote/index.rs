@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -679,6 +679,55 @@ fn a_silent_client_is_named_by_those_that_wait_for_it() {
     });
     let told = ended.unwrap_err().to_string();
     assert!(told.contains(&format!("row {row}")), "{told}");
+}
+
+/// The others go on without a client that rests, and it has nothing of theirs. An operation makes it one again.
+#[test]
+fn a_client_that_rests_is_not_waited_for() {
+    let sim = sim(1, 64 << 20, None);
+    let resting = sim.client().unwrap();
+    let done = run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let other = RemoteMap::open(resting, tiny()).await?;
+        for i in 0..3_u8 {
+            other.put(b"key", &[i; 100]).await?;
+            assert!(other.stats().held_bytes.iter().sum::<u64>() > 0);
+            other.rest().await?;
+            assert_eq!(other.stats().held_bytes, [0; 3]);
+            for i in 0..3000_u32 {
+                map.put(&(i % 4).to_le_bytes(), b"value").await?;
+            }
+            map.sweep().await?;
+            assert_eq!(map.check().await?.unaccounted_bytes, 0);
+            assert_eq!(other.get(b"key").await?, Some(vec![i; 100]));
+        }
+        other.rest().await?;
+        other.clone().close().await?;
+        let told = other.get(b"key").await.unwrap_err();
+        assert!(matches!(told.kind(), ErrorKind::Closed), "{told}");
+        map.sweep().await?;
+        Ok::<_, durahash_remote::Error>(())
+    });
+    done.unwrap();
+}
+
+/// A map with a thread of its own rests by itself, again and again.
+#[test]
+fn a_map_that_is_idle_rests() {
+    let (local, map) = shared();
+    let watch = local.client().unwrap();
+    let is_live = || {
+        let read = watch.post(Batch::of(|batch| batch.read(Addr::new(0, 512), 8)));
+        block_on(read).unwrap().word(0) & 3 == 1
+    };
+    for _ in 0..2 {
+        map.put(b"key", b"value").unwrap();
+        assert!(is_live());
+        while is_live() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    assert_eq!(map.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
 /// No call waits for a thread that has panicked.
