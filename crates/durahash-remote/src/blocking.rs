@@ -12,7 +12,8 @@ use crate::served::{Served, Starting, answer, methods};
 /// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
 ///
 /// The map has a thread that runs the operations, many at once, and sends heartbeats also between
-/// calls, ever more rarely, down to every 32nd of those that its [`Options`] ask for, and fewer where there are 128 clients or more. Clones are the same client, which leaves with the last one, or by [`close`](Self::close).
+/// calls, ever more rarely, down to every 32nd of those that its [`Options`] ask for, and fewer where there are 128 clients or more. After a second
+/// without operations it [rests](RemoteMap::rest). Clones are the same client, which leaves with the last one, or by [`close`](Self::close).
 ///
 /// **Concurrency.** Operations of all threads and of all other clients are linearizable: each takes
 /// effect at one moment between its call and its return.

@@ -55,7 +55,7 @@ use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, is_dam
 ///
 /// **Idle clients.** Memory that other clients unlink is free only after every client has acknowledged a newer epoch.
 /// Operations acknowledge it, and so does [`service`](Self::service), which should run as a
-/// task of its own. A live client that does neither also keeps others from merging a segment
+/// task of its own. A client that [rests](Self::rest) is not waited for. A live client that does nothing of that also keeps others from merging a segment
 /// more than 64 times: their operations wait for ten seconds, or ten leases, and then fail with an error
 /// ([`Io`](durahash_media::ErrorKind::Io), timed out) that names the client.
 pub struct RemoteMap<F: Fabric>(Rc<Core<F>>);
@@ -69,6 +69,11 @@ impl<F: Fabric> Clone for RemoteMap<F> {
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
+/// Time without operations after which a client rests.
+const REST_NS: u64 = 1_000_000_000;
+/// Time after which a client that rests looks whether there is a sweep to do.
+const DOZE_NS: u64 = 5_000_000_000;
+const DOZE_TICKS: u64 = 100;
 /// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
 const LANES: usize = 64;
 
@@ -290,15 +295,37 @@ impl<F: Fabric> RemoteMap<F> {
     /// The same, where the time between two ticks of a client that has nothing else to do grows to so many times that of
     /// a busy one, and in a crowd to more.
     pub(crate) async fn service_if_busy(self, idle: u64) -> Result<()> {
-        let mut times = 1;
+        let now_ns = || self.0.fabric.now_ns();
+        let (mut times, mut busy_ns) = (1, now_ns());
         while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
+            if self.0.rests() {
+                // Without a thread that closes the map, this also finds out that there are no more clones.
+                self.0.doze(if idle > 1 { DOZE_NS } else { self.0.tick_ns(DOZE_TICKS) }).await?;
+                (times, busy_ns) = (1, now_ns());
+                continue;
+            }
             let before = self.counts();
             self.0.fabric.sleep_ns(self.0.tick_ns(times)).await;
             let is_idle = self.counts() == before && !self.0.sweeps();
             times = if is_idle { (idle * self.0.crowd()).min(2 * times) } else { 1 };
             self.0.tick().await?;
+            if !is_idle {
+                busy_ns = now_ns();
+            } else if idle > 1 && now_ns() - busy_ns >= REST_NS {
+                self.0.rest().await?;
+            }
         }
         Ok(())
+    }
+
+    /// Gives this client's memory to the others, and lets the epoch go on without it, if no operation of it is under way. The next
+    /// operation, or [`sweep`](Self::sweep), takes some more round trips, as it makes it a client again. Maps with a thread of their own do
+    /// so when they have been idle for a second. Do not drop the future: later operations might find the client evicted.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn rest(&self) -> Result<()> {
+        self.0.rest().await
     }
 
     /// Gives this client's memory to the others, and then its row, so that no client waits for it. From then on operations of other clones fail with

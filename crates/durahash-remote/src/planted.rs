@@ -94,6 +94,10 @@ durahash_media::listed! {
         BagUnfiltered,
         /// The walk begins with the claim.
         ClaimUnwaited,
+        /// A client that rests keeps its memory.
+        RestsHolding,
+        /// A client that wakes does not take its row again.
+        WokenUnregistered,
         /// The lease is not looked at before a batch is posted.
         LeaseBefore,
         /// Nor after it is done.

@@ -18,6 +18,8 @@ const IDLE_TICKS: u64 = 32;
 
 /// Time after which lost nodes are asked once more whether they are back.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The same where they have another token: each try counts as a guess of this address, whose other clients would wait.
+const REFUSED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The methods that take slices and send them to the thread, for the macro `$forward`.
 macro_rules! methods {
@@ -171,7 +173,7 @@ async fn serve<F: Fabric>(
 ) -> Result<()> {
     let start = |map: &RemoteMap<F>| executor.spawn(0, show_life(map.clone()));
     start(&map);
-    let mut looked = None::<Instant>;
+    let mut rests_until = None::<Instant>;
     loop {
         let next = poll_fn(|_| match jobs.try_recv() {
             Ok(job) => Poll::Ready(Some(job)),
@@ -181,15 +183,20 @@ async fn serve<F: Fabric>(
         });
         match next.await {
             Some(job) => {
-                if looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN)
+                if rests_until.is_none_or(|until| Instant::now() >= until)
                     && let Some(again) = map.again().await
                 {
-                    if let Ok(again) = again {
-                        let lost = std::mem::replace(&mut map, again);
-                        executor.spawn(0, async { drop(lost.close().await) });
-                        start(&map);
-                    }
-                    looked = Some(Instant::now());
+                    let rest = match again {
+                        Ok(again) => {
+                            let lost = std::mem::replace(&mut map, again);
+                            executor.spawn(0, async { drop(lost.close().await) });
+                            start(&map);
+                            LOOK_AGAIN
+                        }
+                        Err(e) if matches!(e.kind(), ErrorKind::Refused { .. }) => REFUSED_AGAIN,
+                        Err(_) => LOOK_AGAIN,
+                    };
+                    rests_until = Some(Instant::now() + rest);
                 }
                 // The task itself answers its caller.
                 executor.spawn(0, job(map.clone()));

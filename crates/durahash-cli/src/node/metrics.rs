@@ -1,8 +1,10 @@
 //! Figures about a node by HTTP, as Prometheus reads them.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,31 +13,51 @@ use durahash_remote::node::{Figure, Gauges};
 
 use crate::exit::{Exit, Failure};
 
-/// Time for one who asks: others wait for as long.
+/// Time for a request, and for each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections at once, at most, each with a thread.
+const AT_ONCE: usize = 16;
 /// Bytes of a request, at most.
 const REQUEST_BYTES: usize = 8 << 10;
 /// Pause when the system is short of something.
 const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
 
-/// Answers who asks at this address, one after the other, until the process ends. Returns the address, with the port
-/// that the system chose for port 0.
+/// Answers who asks at this address until the process ends; the oldest connection of too many is ended for a new one.
+/// Returns the address, with the port that the system chose for port 0.
 pub(super) fn tell(listen: &str, gauges: Gauges) -> Result<SocketAddr, Failure> {
     let failed = |e| Failure::node(&Error::io("listening", Some(listen.into()), e));
     let listener = TcpListener::bind(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let serve = move || {
+        let mut latest = VecDeque::<Arc<TcpStream>>::new();
         loop {
-            match listener.accept() {
-                // Who asks may be gone.
-                Ok((stream, _)) => drop(answer(&stream, &gauges)),
-                Err(_) => thread::sleep(SHORT_OF_MEANS),
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(SHORT_OF_MEANS);
+                continue;
+            };
+            if latest.len() == AT_ONCE
+                && let Some(oldest) = latest.pop_front()
+            {
+                // It may be over already.
+                drop(oldest.shutdown(Shutdown::Both));
             }
+            let (stream, gauges) = (Arc::new(stream), gauges.clone());
+            latest.push_back(Arc::clone(&stream));
+            let answer = move || {
+                // Who asks may be gone.
+                drop(answer(&stream, &gauges));
+                drop(stream.shutdown(Shutdown::Both));
+            };
+            // Without a thread, who asks comes again.
+            drop(start(answer));
         }
     };
-    let thread = thread::Builder::new().name("durahash-metrics".into()).spawn(serve);
-    thread.map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
+    start(serve).map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
     Ok(address)
+}
+
+fn start(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("durahash-metrics".into()).spawn(run).map(drop)
 }
 
 fn answer(mut stream: &TcpStream, gauges: &Gauges) -> io::Result<()> {

@@ -9,6 +9,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use durahash_media::sim::budget;
@@ -575,14 +576,23 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     let mut stdin = stopped.stdin.take().unwrap();
     stdin.write_all(line(0).as_bytes()).unwrap();
     wait_for(&work, &format!("--node {}", node.address), 0);
+    // Without operations it would rest, and nobody would wait for it.
+    let (stops, told) = channel::<()>();
+    let feeds = std::thread::spawn(move || {
+        while told.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
+            stdin.write_all(line(0).as_bytes()).unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(200));
     signal(&stopped, "-STOP");
+    drop(stops);
     let complaint = node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
     for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");
     }
     signal(&stopped, "-CONT");
-    drop(stdin);
+    feeds.join().unwrap();
     answer(stopped).ok();
     node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).ok();
 }

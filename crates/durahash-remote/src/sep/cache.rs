@@ -39,6 +39,10 @@ impl Directory {
         Some(Directory { depth, cells })
     }
 
+    pub(super) fn depth(&self) -> u32 {
+        self.depth
+    }
+
     pub(super) fn find(&self, hash: u64) -> Ref {
         self.cells[suffix(hash, self.depth) as usize]
     }

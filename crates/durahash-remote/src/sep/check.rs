@@ -168,6 +168,7 @@ impl<F: Fabric> Core<F> {
 
     /// Verifies the numbered invariants. No other client may write meanwhile.
     pub(crate) async fn check(&self) -> Result<Report> {
+        self.wake().await?;
         let op = &Op::new(self);
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;

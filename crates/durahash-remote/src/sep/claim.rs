@@ -160,12 +160,23 @@ pub(super) struct Reclaim {
     pub(super) settles: Option<[u64; 2]>,
     /// Memory was found that is to be shared from this epoch on.
     pub(super) found: Option<u64>,
+    /// The word of sweeps, when this client last looked at it in its rest, and for how many looks it was the same.
+    pub(super) seen: (SweepWord, u32),
 }
 
 impl Reclaim {
     /// The part of a client that has opened the index in this epoch.
     pub(super) fn from(epoch: u64) -> Self {
         Reclaim { opened: epoch, busy: (epoch, epoch), ..Reclaim::default() }
+    }
+
+    /// Returns whether this client has no part in a sweep, and knows of none.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.claim == 0
+            && self.sweep.is_none()
+            && self.found.is_none()
+            && self.settles.is_none()
+            && self.asked == self.answered
     }
 
     /// Notes in this epoch whether a sweep is under way.
@@ -186,11 +197,13 @@ impl Reclaim {
 /// What is told by the words: themselves, and the windows of a claim that was not known.
 pub(super) type Told = (Words, Option<Vec<Range<u64>>>);
 
-/// A wait for a sweep that may find memory.
+/// A wait for memory.
 #[derive(Debug, Default)]
 pub(super) struct Hope {
-    /// Since when, and what was leaked then.
-    pub(super) since: Option<(u64, u64)>,
+    /// Since when, what was leaked then, and the epoch.
+    pub(super) since: Option<(u64, u64, u64)>,
+    /// The epoch, and since when.
+    pub(super) seen: (u64, u64),
     /// The epoch until which what was found comes to the shelf.
     pub(super) until: u64,
 }

@@ -1,6 +1,7 @@
 //! A client's part of an index, which its coroutines share, and counts of its work.
 
 use std::cell::{Cell, RefCell};
+use std::task::Waker;
 
 use durahash_media::hash::ByteHash;
 
@@ -11,7 +12,7 @@ use super::claim::Reclaim;
 use super::layout::{Geometry, Ref};
 use super::options::Options;
 use super::space::Space;
-use super::tags::Epochs;
+use super::tags::{Epochs, Rest};
 
 /// A client's part of an index.
 pub(crate) struct Core<F: Fabric> {
@@ -36,6 +37,9 @@ pub(crate) struct Core<F: Fabric> {
     pub(super) short: Cell<bool>,
     /// The client has left.
     pub(super) closed: Cell<bool>,
+    pub(super) rest: Cell<Rest>,
+    /// Wakes the task that sleeps while the client rests.
+    pub(super) dozing: Cell<Option<Waker>>,
 }
 
 /// Counts of a client's work, and sizes of its cache.

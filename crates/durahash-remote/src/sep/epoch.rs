@@ -19,7 +19,7 @@
 //! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
 //! | a step of a sweep, and memory in excess to the shelf | `reclaim.rs`, `shelf.rs` |
 //!
-//! A client that leaves gives its memory to the shelf, then frees its row.
+//! A client that leaves gives its memory to the shelf, then frees its row. So does one that rests (`rest.rs`).
 
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
-use super::tags::{Epochs, PATIENCE};
+use super::tags::{ASKS, Epochs, PATIENCE, Rest};
 use super::verbs::Post;
 
 /// The longest wait of an operation for the epoch.
@@ -131,7 +131,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Moves this client's row.
-    async fn swap_row(&self, epoch: u64, state: RowState) -> Result<()> {
+    pub(super) async fn swap_row(&self, epoch: u64, state: RowState) -> Result<()> {
         while self.epochs.borrow().swapping {
             self.fabric.sleep_ns(1000).await;
         }
@@ -169,7 +169,10 @@ impl<F: Fabric> Core<F> {
 
     /// The same, and sweeps and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
     pub(super) async fn beat(&self, gives: bool) -> Result<()> {
-        if self.closed.get() || self.epochs.borrow().ticking {
+        if self.closed.get() || self.epochs.borrow().ticking || self.rests() {
+            return Ok(());
+        }
+        if planted(Fault::WokenUnregistered) && self.epochs.borrow().row.state() == RowState::Free {
             return Ok(());
         }
         let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking);
@@ -250,7 +253,7 @@ impl<F: Fabric> Core<F> {
 
     /// Returns whether no other row holds the epoch back. Evicts dead clients whose rows do so for long.
     async fn evict_dead(&self, global: u64, rows: &[Row]) -> Result<bool> {
-        let mut ready = true;
+        let (mut ready, mut late) = (true, Vec::new());
         for (&row, idx) in rows.iter().zip(0..) {
             let behind = row.state() == RowState::Live && row.epoch() != global;
             if !behind || idx == self.fabric.row() {
@@ -268,18 +271,34 @@ impl<F: Fabric> Core<F> {
                 seen.2 += 1;
                 (seen.1, seen.2)
             };
-            let late = match self.fabric.lease_ns() {
+            let is_late = match self.fabric.lease_ns() {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
-                // And again after as many as there were: it may only be idle.
+                // It may only be idle.
                 None => ticks >= PATIENCE,
             };
-            if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
+            if is_late {
+                late.push((idx, row));
+            }
+        }
+        // They take turns.
+        let asked = self.epochs.borrow().asked;
+        let first = late.partition_point(|&(idx, _)| idx <= asked);
+        late.rotate_left(first);
+        let mut lives = 0;
+        for (idx, row) in late {
+            self.epochs.borrow_mut().asked = idx;
+            if planted(Fault::Unfenced) || self.fabric.evict(idx).await? {
                 // Owed before: the future may be dropped when the row is marked.
                 self.space.borrow_mut().owed_bytes += self.death_bytes();
                 if self.mark_dead(row, idx).await? {
                     self.stats.borrow_mut().evictions += 1;
                 } else {
                     self.space.borrow_mut().owed_bytes -= self.death_bytes();
+                }
+            } else {
+                lives += 1;
+                if lives == ASKS {
+                    break;
                 }
             }
         }
@@ -293,6 +312,11 @@ impl<F: Fabric> Core<F> {
         while self.epochs.borrow().ticking {
             self.fabric.sleep_ns(1000).await;
         }
+        self.end_doze();
+        if self.rest.get() == Rest::Yes {
+            return Ok(());
+        }
+        self.return_from_rest().await?;
         // Operations under way end at their next post. Those whose futures were dropped never do.
         for _ in 0..LEAVES {
             if self.epochs.borrow().is_idle() {

@@ -87,6 +87,7 @@ impl<F: Fabric> Core<F> {
                 // An operation may be under way since the last such generation. The wait holds no epoch.
                 self.stats.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
+                self.epochs.borrow_mut().hurry();
                 self.beat(false).await?;
                 if self.fabric.now_ns() - began_ns >= self.patience_ns() {
                     return Err(self.held_back());

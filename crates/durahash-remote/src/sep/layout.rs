@@ -398,7 +398,7 @@ pub(super) struct Row(pub(super) u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowState {
-    /// Free: never used, or of a client that has left.
+    /// Free: never used, or of a client that has left, or rests.
     Free,
     Live,
     /// Evicted; it stays so until a new client takes the row.

@@ -134,6 +134,10 @@ impl<F: Fabric> Core<F> {
                 cur = self.follow(op, cur, place, a, hash).await?;
                 continue;
             }
+            let is_deeper = a.depth() > self.cache.borrow().directory.depth();
+            if is_deeper && !planted(Fault::ZeroBuddy) {
+                self.has_split(op, cur, place, a).await?;
+            }
             self.cache.borrow_mut().directory.learn(cur, place.bits, a.depth());
             let is_believed = planted(Fault::OffsetKept) || planted(Fault::ComparedLate);
             if snapshot.as_ref().is_some_and(|known| !known.a.is(a)) && !is_believed {
@@ -231,6 +235,22 @@ impl<F: Fabric> Core<F> {
             window: window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
             main: main.map_or((0..0, Vec::new()), |(range, i)| (range, done.bytes(i).to_vec())),
         })
+    }
+
+    /// Checks that a segment has split as often as its depth says, before the cached directory grows by that.
+    async fn has_split(&self, op: &Op<'_, F>, cur: Ref, place: Suffix, a: WordA) -> Result<()> {
+        let level = a.depth() - 1;
+        if level < place.made || !self.cache.borrow().buddy(cur, level).is_none() {
+            return Ok(());
+        }
+        // The buddy may have been read before word A was; by now it is published.
+        let at = cur.addr().add(self.geometry.buddy_off(level));
+        let buddy = Ref::from_word(op.read_word(at).await?);
+        if buddy.is_none() {
+            return Err(Error::corrupt("word A of a CurSegment", cur.addr().off()));
+        }
+        self.cache.borrow_mut().learn_buddies(cur, level, std::iter::once(buddy));
+        Ok(())
     }
 
     /// The buddy that has taken over a hash.

@@ -95,6 +95,7 @@ mod check;
 mod grow;
 mod open;
 mod reclaim;
+mod rest;
 mod shelf;
 mod summary;
 mod write;

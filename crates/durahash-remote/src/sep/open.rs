@@ -21,6 +21,7 @@ use super::layout::{
 };
 use super::options::Options;
 use super::space::{Space, block_bytes};
+use super::tags::Rest;
 use super::verbs::Post;
 use super::{Core, Stats};
 
@@ -123,13 +124,19 @@ impl<F: Fabric> Core<F> {
             return Err(Error::corrupt("the depth of the directory", ROOT.off()));
         }
         let depth = depth as u32;
-        let mut cells = Vec::new();
-        let bytes = 8u64 << depth;
-        for from in (0..bytes).step_by(PIECE as usize) {
-            let count = (PIECE.min(bytes - from) / 8) as usize;
-            let words = fabric.read_words(geometry.directory(from / 8), count).await?;
-            cells.extend(words.into_iter().map(Ref::from_word));
+        let mut pieces = Vec::new();
+        let cells = 1u64 << depth;
+        // From its end, which is there if it has been doubled so often.
+        for piece in (0..cells.div_ceil(PIECE / 8)).rev() {
+            let from = piece * (PIECE / 8);
+            let count = (cells - from).min(PIECE / 8) as usize;
+            let words = fabric.read_words(geometry.directory(from), count).await?;
+            if words.last() == Some(&0) {
+                return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+            }
+            pieces.push(words);
         }
+        let cells = pieces.into_iter().rev().flatten().map(Ref::from_word).collect();
         let directory = Directory::new(depth, cells).ok_or_else(|| {
             Error::corrupt("the first directory cell", geometry.directory(0).off())
         })?;
@@ -148,6 +155,8 @@ impl<F: Fabric> Core<F> {
             taking: Cell::new(false),
             short: Cell::new(false),
             closed: Cell::new(false),
+            rest: Cell::new(Rest::No),
+            dozing: Cell::new(None),
             fabric,
         };
         // After the row is there, and before there is memory.
@@ -173,9 +182,10 @@ impl<F: Fabric> Core<F> {
         (self.epochs.borrow().live / CROWD).max(1).into()
     }
 
-    /// Beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
+    /// Wakes, or beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
     /// are often dropped.
     pub(super) async fn upkeep(&self) -> Result<()> {
+        self.wake().await?;
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns(1) || self.short.get() {
             self.beat(false).await?;

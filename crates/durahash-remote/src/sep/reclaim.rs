@@ -88,6 +88,8 @@ const AT_ONCE: usize = 256;
 const LOOKS: u32 = 8;
 /// Epochs after which a client begins sweeps: those of clients that stay are seldom in vain.
 const SETTLED: u64 = 64;
+/// Epochs in which an operation waits for blocks that were unlinked: each is free three epochs later, and another may take it.
+const RETURNS: u64 = 16;
 /// Times that a client begins its sweep anew, after futures that were dropped.
 const RESTARTS: u32 = 1;
 
@@ -279,6 +281,11 @@ impl<F: Fabric> Core<F> {
         Ok(self.leased(swap).await?.word(0) == old.0)
     }
 
+    /// Returns whether so much is leaked that a sweep is due.
+    pub(super) fn is_much(&self, words: &Words) -> bool {
+        words.lost() >= words.used / 8 + self.kept_bytes()
+    }
+
     /// Begins a sweep if one is due and no other client's is under way: one whose client is dead is not, which a tick
     /// with a look at the rows finds out.
     async fn may_begin(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
@@ -287,10 +294,8 @@ impl<F: Fabric> Core<F> {
             let words = reclaim.words;
             let is_asked = reclaim.asked > reclaim.answered;
             let begins = if words.sweep.phase() == Phase::Idle {
-                let lost = words.lost();
-                let is_much = lost >= words.used / 8 + self.kept_bytes()
-                    && global >= reclaim.opened + SETTLED;
-                let is_due = is_much || lost > 0 && self.short.get();
+                let is_much = self.is_much(&words) && global >= reclaim.opened + SETTLED;
+                let is_due = is_much || words.lost() > 0 && self.short.get();
                 is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm()
             } else {
                 let lives = rows.is_none_or(|rows| {
@@ -530,6 +535,7 @@ impl<F: Fabric> Core<F> {
 
     /// Sweeps, beside all other clients, and returns the bytes that were found free.
     pub(crate) async fn sweep(&self) -> Result<u64> {
+        self.wake().await?;
         let asked = {
             let mut reclaim = self.reclaim.borrow_mut();
             reclaim.asked += 1;
@@ -537,6 +543,7 @@ impl<F: Fabric> Core<F> {
         };
         let mut seen = (0, self.fabric.now_ns());
         loop {
+            self.epochs.borrow_mut().hurry();
             self.tick().await?;
             if self.has_left() {
                 return Err(ErrorKind::Closed.into());
@@ -569,7 +576,7 @@ impl<F: Fabric> Core<F> {
         self.reclaim.borrow().sweep.is_some()
     }
 
-    /// After an allocation has failed: waits if a sweep may find memory, and returns whether to try again. The caller
+    /// After an allocation has failed: waits if a sweep may find memory, or some is to be free, and returns whether to try again. The caller
     /// holds no block.
     pub(super) async fn hope(&self, op: &mut Op<'_, F>, hope: &mut Hope) -> Result<bool> {
         let is_first = hope.since.is_none();
@@ -579,9 +586,11 @@ impl<F: Fabric> Core<F> {
             self.tick().await?;
         }
         let Words { sweep, leaked, swept, .. } = self.reclaim.borrow().words;
-        let now_ns = self.fabric.now_ns();
-        let (since_ns, leaked) = *hope.since.get_or_insert((now_ns, leaked));
-        let latest = self.epochs.borrow().latest;
+        let (now_ns, latest) = (self.fabric.now_ns(), self.epochs.borrow().latest);
+        let (since_ns, leaked, first) = *hope.since.get_or_insert((now_ns, leaked, latest));
+        if hope.seen.0 != latest {
+            hope.seen = (latest, now_ns);
+        }
         let is_coming = swept < leaked && !self.reclaim.borrow().is_damaged;
         if sweep.phase() != Phase::Idle || is_coming {
             hope.until = latest + CALM;
@@ -589,11 +598,15 @@ impl<F: Fabric> Core<F> {
         if is_first && !self.shelf.get().is_none() {
             return Ok(true);
         }
-        if latest >= hope.until || now_ns - since_ns >= self.patience_ns() {
+        // Blocks that this client has unlinked come back, however seldom idle clients tick.
+        let returns = self.space.borrow().held()[2] > 0 && latest < first + RETURNS;
+        let is_over = latest >= hope.until || now_ns - since_ns >= self.patience_ns();
+        if is_over && !(returns && now_ns - hope.seen.1 < self.patience_ns()) {
             return Ok(false);
         }
         self.stats.borrow_mut().waits += 1;
         op.wait(self.tick_ns(1)).await;
+        self.epochs.borrow_mut().hurry();
         self.tick().await?;
         Ok(true)
     }

@@ -292,6 +292,16 @@ impl Space {
         self.dropped_bytes = 0;
     }
 
+    /// Forgets all, as it was given to others or counts as leaked.
+    pub(super) fn forget(&mut self) {
+        *self = Space {
+            next: self.next,
+            doubtful_bytes: self.doubtful_bytes,
+            owed_bytes: self.owed_bytes,
+            ..Space::new(self.chunks.len() as u8)
+        };
+    }
+
     /// Ends the claim of a sweep that gives up, before another one begins.
     pub(super) fn take_back(&mut self) {
         let aside = self.aside.take();

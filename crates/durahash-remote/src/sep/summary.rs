@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use durahash_media::Result;
+use durahash_media::{Error, Result};
 
 use crate::fabric::{Addr, Batch, Fabric};
 
@@ -49,6 +49,9 @@ impl<F: Fabric> Core<F> {
             batch.read(Addr::new(node, BUMP_OFF), 8);
         }
         let done = op.send(batch).await?;
+        if done.word(0) > self.geometry.max_depth.into() {
+            return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+        }
         let told: Vec<u64> = words(done.bytes(1)).collect();
         let mut summary = Summary {
             depth: done.word(0) as u32,

@@ -26,12 +26,29 @@ pub(super) struct Epochs {
     pub(super) until_look: Option<u32>,
     /// Live clients, at the last look.
     pub(super) live: u32,
+    /// The row whose client the fabric was last asked about.
+    pub(super) asked: u32,
 }
 
 /// Looks for which a row must keep the epoch back before the fabric is asked whether its client is dead.
 pub(super) const PATIENCE: u32 = 3;
+/// Clients that the fabric is asked about in a look, of those that turn out to live: idle ones are behind most of the time.
+pub(super) const ASKS: usize = 4;
 /// Clients that look at the rows of all in a tick, among many.
 const LOOKERS: u32 = 8;
+/// Ticks until a client that waits for the epoch looks: most of those that lived may be dead.
+const HURRIED: u32 = 16;
+
+/// Whether a client rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    No,
+    /// It gives its memory up. Its row is live.
+    Begins,
+    Yes,
+    /// It registers. Its row may be live.
+    Ends,
+}
 
 impl Epochs {
     pub(super) fn new(row: Row, posted_ns: u64) -> Self {
@@ -46,6 +63,7 @@ impl Epochs {
             behind: HashMap::new(),
             until_look: None,
             live: 1,
+            asked: 0,
         }
     }
 
@@ -53,6 +71,17 @@ impl Epochs {
     pub(super) fn is_to_look(&mut self) -> bool {
         self.until_look = self.until_look.map(|ticks| ticks.saturating_sub(1));
         self.until_look.unwrap_or(0) == 0
+    }
+
+    /// The client has registered once more.
+    pub(super) fn again_from(&mut self, new: Epochs) {
+        let asked = self.asked;
+        *self = Epochs { asked, ticking: self.ticking, swapping: self.swapping, ..new };
+    }
+
+    /// This client waits for the epoch.
+    pub(super) fn hurry(&mut self) {
+        self.until_look = self.until_look.map(|ticks| ticks.min(HURRIED));
     }
 
     /// Notes a look of the client in `row`, which has seen so many live ones.

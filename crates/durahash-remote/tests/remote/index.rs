@@ -1,6 +1,10 @@
 //! One client against a model, sizes, failures, memory that is used again, threads on shared memory.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::executor::block_on;
@@ -118,6 +122,103 @@ fn among_many_clients_few_look_at_all_rows() {
     drop(maps.pop());
     rounds(&maps, 20);
     assert_eq!(maps.iter().map(|map| map.stats().evictions).sum::<u64>(), 1);
+}
+
+/// In a look the fabric is asked about some of the idle clients, and in the next ones about others, until it tells who died.
+#[test]
+fn few_idle_clients_are_asked_about_at_once() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let mut options = tiny();
+    options.max_clients = 64;
+    let busy = block_on(RemoteMap::create(local.client().unwrap(), options)).unwrap();
+    let idle = |_| block_on(RemoteMap::open(local.client().unwrap(), options)).unwrap();
+    let mut idle: Vec<_> = (0..40).map(idle).collect();
+    let ticks = |count| {
+        let before = busy.counts().round_trips;
+        (0..count).for_each(|_| block_on(busy.tick()).unwrap());
+        busy.counts().round_trips - before
+    };
+    ticks(20);
+    let took = ticks(15);
+    assert!(took <= 15 * 10, "{took} round trips");
+    drop(idle.pop());
+    ticks(60);
+    assert_eq!(busy.stats().evictions, 1);
+}
+
+/// A client that waits for the epoch does not wait for its turn among those that have died.
+#[test]
+fn a_survivor_of_many_looks_soon() {
+    const CLIENTS: usize = 800;
+    let mut options = SimOptions::default();
+    (options.max_clients, options.node_bytes) = (1024, vec![64 << 20]);
+    let sim = Sim::new(options);
+    let mut options = tiny();
+    options.max_clients = 1024;
+    let clients: Vec<_> = (0..CLIENTS).map(|_| sim.client().unwrap()).collect();
+    let made = sim.spawn(&clients[0], RemoteMap::create(clients[0].clone(), options));
+    sim.run();
+    let map = made.take().unwrap().unwrap();
+    let others: Vec<_> = clients[1..]
+        .iter()
+        .map(|client| sim.spawn(client, RemoteMap::open(client.clone(), options)))
+        .collect();
+    sim.run();
+    let swept = sim.spawn(&clients[0], {
+        let map = map.clone();
+        async move {
+            for _ in 0..5 {
+                map.tick().await?;
+            }
+            Ok::<_, durahash_remote::Error>(map.counts().swaps)
+        }
+    });
+    sim.run();
+    let before = swept.take().unwrap().unwrap();
+    clients[1..].iter().for_each(|client| sim.kill(client));
+    drop(others);
+    let swept = sim.spawn(&clients[0], {
+        let map = map.clone();
+        async move { map.sweep().await }
+    });
+    sim.run();
+    swept.take().unwrap().unwrap();
+    assert_eq!(map.stats().evictions, CLIENTS as u64 - 1);
+    // Each tick moves the row.
+    let swaps = map.counts().swaps - before - map.stats().evictions;
+    assert!(swaps < 100, "{swaps} swaps");
+}
+
+/// What a client has unlinked comes back when idle clients have ticked: until then an operation waits.
+#[test]
+fn no_node_is_full_while_memory_comes_back() {
+    let sim = sim(1, 192 << 10, None);
+    let idle = sim.client().unwrap();
+    let put = run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let other = RemoteMap::open(idle.clone(), tiny()).await?;
+        let over = Rc::new(Cell::new(false));
+        let ticks = async {
+            while !over.get() {
+                idle.sleep_ns(1_000_000_000).await;
+                other.tick().await.unwrap();
+            }
+        };
+        let puts = async {
+            for i in 0..400_u32 {
+                map.put(&(i % 40).to_le_bytes(), &[i as u8; 1500]).await?;
+            }
+            over.set(true);
+            Ok::<_, durahash_remote::Error>(map.stats().waits)
+        };
+        let (mut ticks, mut puts) = (pin!(ticks), pin!(puts));
+        poll_fn(|cx| {
+            let _ = ticks.as_mut().poll(cx);
+            puts.as_mut().poll(cx)
+        })
+        .await
+    });
+    assert!(put.unwrap() > 10);
 }
 
 #[test]
@@ -490,6 +591,39 @@ fn pages_go_on_behind_damage() {
     });
 }
 
+/// A damaged depth does not make a client's directory as large as that of an index of this depth.
+#[test]
+fn damaged_depths_are_told() {
+    let sim = sim(1, 1 << 20, None);
+    let other = sim.client().unwrap();
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client.clone(), tiny()).await.unwrap();
+        let words = client.post(Batch::of(|batch| batch.read(Addr::new(0, 0), 64 << 10))).await;
+        let words = words.unwrap().into_bytes();
+        let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        // Word A of the only segment, by its depth and generation.
+        let is_a = |word: &u64| word >> 42 == 1 && word << 22 != 0;
+        let at = words.clone().position(|word| is_a(&word)).unwrap();
+        let a = words.clone().nth(at).unwrap();
+        let write = async |off, word| {
+            let write = Batch::of(|batch| batch.write_word(Addr::new(0, off), word));
+            client.post(write).await.unwrap();
+        };
+        write(8 * at as u64, a | 8 << 58).await;
+        let told = map.summary().await.unwrap_err();
+        assert!(told.to_string().contains("word A"), "{told}");
+        assert_eq!(map.stats().directory_bytes, 8);
+        write(8 * at as u64, a).await;
+        // The depth of the directory.
+        write(128, 9).await;
+        let told = map.summary().await.unwrap_err();
+        assert!(told.to_string().contains("the depth of the directory"), "{told}");
+        write(128, 8).await;
+        let told = RemoteMap::open(other, tiny()).await.err().unwrap();
+        assert!(told.to_string().contains("the depth of the directory"), "{told}");
+    });
+}
+
 /// Sweeps of two clients, while each of them and others that come and go write.
 #[test]
 fn sweeps_beside_operations_lose_nothing() {
@@ -545,6 +679,55 @@ fn a_silent_client_is_named_by_those_that_wait_for_it() {
     });
     let told = ended.unwrap_err().to_string();
     assert!(told.contains(&format!("row {row}")), "{told}");
+}
+
+/// The others go on without a client that rests, and it has nothing of theirs. An operation makes it one again.
+#[test]
+fn a_client_that_rests_is_not_waited_for() {
+    let sim = sim(1, 64 << 20, None);
+    let resting = sim.client().unwrap();
+    let done = run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let other = RemoteMap::open(resting, tiny()).await?;
+        for i in 0..3_u8 {
+            other.put(b"key", &[i; 100]).await?;
+            assert!(other.stats().held_bytes.iter().sum::<u64>() > 0);
+            other.rest().await?;
+            assert_eq!(other.stats().held_bytes, [0; 3]);
+            for i in 0..3000_u32 {
+                map.put(&(i % 4).to_le_bytes(), b"value").await?;
+            }
+            map.sweep().await?;
+            assert_eq!(map.check().await?.unaccounted_bytes, 0);
+            assert_eq!(other.get(b"key").await?, Some(vec![i; 100]));
+        }
+        other.rest().await?;
+        other.clone().close().await?;
+        let told = other.get(b"key").await.unwrap_err();
+        assert!(matches!(told.kind(), ErrorKind::Closed), "{told}");
+        map.sweep().await?;
+        Ok::<_, durahash_remote::Error>(())
+    });
+    done.unwrap();
+}
+
+/// A map with a thread of its own rests by itself, again and again.
+#[test]
+fn a_map_that_is_idle_rests() {
+    let (local, map) = shared();
+    let watch = local.client().unwrap();
+    let is_live = || {
+        let read = watch.post(Batch::of(|batch| batch.read(Addr::new(0, 512), 8)));
+        block_on(read).unwrap().word(0) & 3 == 1
+    };
+    for _ in 0..2 {
+        map.put(b"key", b"value").unwrap();
+        assert!(is_live());
+        while is_live() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    assert_eq!(map.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
 /// No call waits for a thread that has panicked.

@@ -68,6 +68,9 @@ const SWEEPS: &[Case] = &[
     (&[ClaimUnwaited], sweeping, 34, 500),
 ];
 
+const RESTS: &[Case] =
+    &[(&[RestsHolding], resting, 12, 100), (&[WokenUnregistered], resting, 1, 500)];
+
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
     (&[Unfenced, LeaseBefore, LeaseAfter], leased, 11, 300),
@@ -160,6 +163,12 @@ fn sweeping(plan: &mut Plan) {
     plan.options.chunk_bytes = 4096;
 }
 
+/// The same, with clients that rest.
+fn resting(plan: &mut Plan) {
+    sweeping(plan);
+    *plan = Plan { tasks: 1, rest_one_in: 4, pause_ns_max: 300_000, ..plan.clone() };
+}
+
 /// Clients that stand still for much longer than a lease.
 fn leased(plan: &mut Plan) {
     plan.lease_ns = Some(200_000);
@@ -199,7 +208,7 @@ fn all_are_found(cases: &[Case]) {
 
 #[test]
 fn every_fault_is_planted() {
-    let cases = [LOOKS, WRITES, SPLITS, EPOCHS, SWEEPS, LEASES].concat();
+    let cases = [LOOKS, WRITES, SPLITS, EPOCHS, SWEEPS, RESTS, LEASES].concat();
     for fault in Fault::ALL {
         assert!(cases.iter().any(|case| case.0.contains(fault)), "{fault:?} is not planted");
     }
@@ -231,6 +240,11 @@ fn sweeps_that_take_what_is_in_use_are_found() {
 }
 
 #[test]
+fn rests_that_are_wrong_are_found() {
+    all_are_found(RESTS);
+}
+
+#[test]
 fn leases_that_are_not_kept_are_found() {
     all_are_found(LEASES);
 }
@@ -248,6 +262,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], returning, 50),
         (&[], joining, 20),
         (&[], sweeping, 200),
+        (&[], resting, 200),
         (&[], leased, 100),
         (&[Narrow], turning, 30),
         (&[Unfenced], leased, 100),

@@ -121,6 +121,30 @@ fn maps_go_on_when_each_node_was_started_again() {
 }
 
 /// Coroutines of two threads add to the same words.
+/// Wrong tokens of an address are paid for by all its clients.
+#[test]
+fn a_token_that_was_replaced_is_not_shown_again_and_again() {
+    let mut nodes = Nodes::start(&[1 << 20], 4);
+    let map = BlockingMap::create(nodes.client(), tiny()).unwrap();
+    let address = nodes.listening.remove(0).address().to_string();
+    let token = Token::new(b"fedcba9876543210").unwrap();
+    let node = Listening::bind(&address, &nodes.memories[0], Some(token), limits()).unwrap();
+    let refused = || {
+        let figures = node.gauges().read();
+        let refused = figures.iter().find(|figure| figure.name == "refused").unwrap();
+        refused.values.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    let fails = || map.get(b"key").unwrap_err();
+    while refused() == 0 {
+        fails();
+    }
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(110));
+        fails();
+    }
+    assert_eq!(refused(), 1);
+}
+
 #[test]
 fn atomics_of_several_clients_are_exact() {
     let nodes = Nodes::start(&[8192; 2], 4);

@@ -217,10 +217,12 @@ fn addresses(nodes: &[Node<'_>]) -> Vec<String> {
     nodes.iter().map(|node| node.address.clone()).collect()
 }
 
-/// Bytes taken from the nodes, and those of them that are neither on the shelf nor free for this client.
-fn memory(map: &BlockingMap<Tcp>) -> [u64; 2] {
+/// Bytes taken from the nodes, and those of them that are neither on the shelf nor free for this client: of these, those of
+/// the index, those of KV blocks with old values, and those that other clients have, or had when they died.
+fn memory(map: &BlockingMap<Tcp>) -> [u64; 5] {
     let report = map.check().unwrap();
-    [report.taken_bytes, report.taken_bytes - report.shelf_bytes - report.held_bytes]
+    let used = report.taken_bytes - report.shelf_bytes - report.held_bytes;
+    [report.taken_bytes, used, report.index_bytes, report.kv_bytes, report.unaccounted_bytes]
 }
 
 fn rounds() -> u64 {
@@ -318,13 +320,13 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
             }
         }
         if loader.is_none() && round % 50 == 0 {
-            println!("bytes taken, and in use, of clients or leaked: {:?}", memory(&live[0]));
+            println!("bytes taken, used, of the index, of keys, of others: {:?}", memory(&live[0]));
         }
     }
     if let Some(loads) = loader {
         loads.kill(loaded);
     }
-    // A fresh load of the same keys, and what is in use after all of that, when the clients have swept.
+    // A fresh load of the same keys, and what is in use after all of that, before a sweep and after it.
     let (mut pairs, mut pages) = (Vec::new(), live[0].pages());
     while let Some(page) = pages.next().unwrap() {
         pairs.extend(page);
@@ -337,9 +339,11 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     let [first, second] = live;
     second.close().unwrap();
     let left = memory(&first);
+    first.sweep().unwrap();
+    let swept = memory(&first);
     println!(
-        "{kills_of_loaders} kills of loaders, {kills_of_nodes} of nodes, {} keys; \
-         bytes taken, and in use: {left:?}, by a fresh load {fresh:?}",
+        "{kills_of_loaders} kills of loaders, {kills_of_nodes} of nodes, {} keys; bytes taken, used, of the index, of keys, \
+         of others: {left:?}, after a sweep {swept:?}, by a fresh load {fresh:?}",
         pairs.len()
     );
 }

@@ -53,6 +53,7 @@ fn a_client_that_is_stopped_is_evicted_and_told_so() {
 /// What is told at a path.
 fn figures(node: &Node<'_>, path: &str) -> String {
     let mut stream = TcpStream::connect(node.metrics.as_ref().unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -96,6 +97,10 @@ fn figures_of_a_node_are_told() {
     }
     assert!(text.contains("# TYPE durahash_node_verbs_total counter\n"), "{text}");
     assert!(figures(&node, "/other").starts_with("HTTP/1.1 404 "));
+    // Nobody waits for those who say nothing.
+    let silent = || TcpStream::connect(node.metrics.as_ref().unwrap()).unwrap();
+    let _silent: Vec<_> = (0..40).map(|_| silent()).collect();
+    figures(&node, "/metrics");
 }
 
 /// What the system says of a process: threads, KiB of memory, and milliseconds of processors.

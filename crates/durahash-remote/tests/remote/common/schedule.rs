@@ -81,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) joining_ns_max: u64,
     /// Nanoseconds that a task does nothing at most, after one operation in eight; its client moves on.
     pub(crate) pause_ns_max: u64,
+    /// Of its operations, one in so many is one after which a client rests.
+    pub(crate) rest_one_in: u64,
     pub(crate) chaos: Chaos,
     pub(crate) options: Options,
     /// Nanoseconds until all operations have ended.
@@ -115,6 +117,7 @@ impl Plan {
             lease_ns: (rng.below(3) == 0).then_some(2_000_000),
             joining_ns_max: 0,
             pause_ns_max: 0,
+            rest_one_in: 0,
             nodes: 1 + rng.below(3),
             chaos: {
                 let mut chaos = Chaos::default();
@@ -355,6 +358,9 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
                     break;
                 }
                 run.held.borrow_mut()[number] = map.stats().held_bytes.iter().sum();
+                if run.plan.rest_one_in > 0 && run.rng.below(run.plan.rest_one_in) == 0 {
+                    map.rest().await?;
+                }
                 if run.plan.pause_ns_max > 0 && run.rng.below(8) == 0 {
                     client.sleep_ns(run.rng.below(run.plan.pause_ns_max)).await;
                 }

@@ -64,6 +64,8 @@ pub(crate) struct Client {
     pub(crate) claim: u64,
     /// Coroutines that have operations to do.
     pub(crate) working: usize,
+    /// Those that are at one.
+    pub(crate) busy: usize,
 }
 
 /// State that all tasks of a run share beside the world.
@@ -76,6 +78,7 @@ pub(crate) struct Run {
     pub(crate) splits: u64,
     pub(crate) sweeps: u64,
     pub(crate) takeovers: u64,
+    pub(crate) rests: u64,
     pub(crate) popped: u64,
     pub(crate) reclaimed: u64,
     /// The clients, by number, for the judge of sweeps.
@@ -178,6 +181,25 @@ impl Coroutine {
         Ok(())
     }
 
+    /// Leaves, and comes again after a while.
+    async fn rest(&self, row: Addr, shown: u64) -> Result<(), Closed> {
+        self.client.borrow_mut().registered = false;
+        self.flush().await?;
+        if self.setup.rules.rest_gives_memory {
+            self.push(0).await?;
+            let mut client = self.client.borrow_mut();
+            (client.space, client.claim) = (Space::default(), 0);
+        }
+        self.post(Batch::of(|b| b.swap(row, shown, 0, &[]))).await?;
+        self.sleep(self.random(|r| r.below(self.setup.pause_max))).await?;
+        self.run.borrow_mut().rests += 1;
+        if self.setup.rules.wakes_registered {
+            return self.register().await;
+        }
+        self.client.borrow_mut().registered = true;
+        Ok(())
+    }
+
     fn read(&self, epoch: u64) {
         let mut client = self.client.borrow_mut();
         (client.known, client.shown) = (epoch, epoch);
@@ -212,6 +234,14 @@ impl Coroutine {
             }
             if sweeps {
                 self.learn_claim(epoch, early).await?;
+                if self.setup.rests
+                    && sweep.is_none()
+                    && self.client.borrow().busy == 0
+                    && self.random(|r| r.one_in(3))
+                {
+                    self.rest(row(self.number()), shown).await?;
+                    continue;
+                }
                 if self.leaves && self.client.borrow().working == 0 {
                     return self.leave(sweep, row(self.number()), shown).await;
                 }

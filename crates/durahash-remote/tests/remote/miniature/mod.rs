@@ -48,6 +48,7 @@
 //! - *A sweep of the upper half that begins again* finds the middle in HIGH if LOW is still the first address, or
 //!   else in LOW, so LOW is written before HIGH.
 //! - *The row of a client that has a claim* is read after the claim: before, it may have been free.
+//! - *A client that rests* (`Rest`) leaves, and comes again with its cache.
 //! - Rules in `UNDECIDED` were not found to be needed.
 //!
 //! Not here, but tested on the index itself: several nodes, lease timing, checksums, sizes of values,
@@ -67,7 +68,7 @@ mod world;
 use durahash_media::sim::seed;
 
 use crate::{budget, deep};
-use rules::Focus::{self, Any, Joining, Reuse, Sweep, Wrap};
+use rules::Focus::{self, Any, Joining, Rest, Reuse, Sweep, Wrap};
 use rules::Rules;
 use simulate::{Counts, simulate};
 
@@ -117,6 +118,8 @@ const NEEDED: &[(&str, Focus, u64, u64)] = &[
     ("sweep_empties_shelf", Sweep, 0, 100),
     ("walk_marks_pending", Sweep, 775, 3_000),
     ("walk_waits", Sweep, 189, 2_000),
+    ("rest_gives_memory", Rest, 1, 100),
+    ("wakes_registered", Rest, 517, 2_000),
 ];
 
 /// Rules without which nothing was found in some thousand runs.
@@ -148,10 +151,12 @@ fn nothing_is_found_with_all_rules() {
     };
     run(Any, runs);
     run(Sweep, if deep() { runs } else { runs.div_ceil(5) });
+    run(Rest, if deep() { runs } else { runs.div_ceil(5) });
     println!("{runs} runs and those with sweeps, from seed {first}: {total:?}");
     if runs >= 1000 {
         assert!(total.sweeps > runs / 5 && total.reclaimed > 10 * runs, "{total:?}");
         assert!(total.popped > runs && total.takeovers > runs / 100, "{total:?}");
+        assert!(total.rests > runs / 5, "{total:?}");
         assert!(total.merges > 5 * runs && total.splits > runs / 2, "{total:?}");
         assert!(total.unknown > runs / 4 && total.epochs > 10 * runs, "{total:?}");
     }

@@ -229,7 +229,7 @@ impl Coroutine {
     }
 
     /// Pushes bags until this client has no more free words than `most`, or nothing at all if that is 0.
-    async fn push(&self, most: usize) -> Result<(), Closed> {
+    pub(crate) async fn push(&self, most: usize) -> Result<(), Closed> {
         while self.client.borrow().space.free_words() > most
             || most == 0 && !self.client.borrow().space.waiting.is_empty()
         {

@@ -132,6 +132,10 @@ rules! {
     walk_marks_pending,
     /// A sweep ends three epochs after its walk. *Without:* at once.
     walk_waits,
+    /// A client that rests gives its memory away. *Without:* it keeps that.
+    rest_gives_memory,
+    /// A client that wakes registers before operations begin. *Without:* they begin at once.
+    wakes_registered,
     /// A claim is taken over when its client is dead. *Without:* at any time.
     takes_over_from_dead,
 }
@@ -164,6 +168,8 @@ pub(crate) struct Setup {
     pub(crate) keys: Vec<Key>,
     /// Memory is claimed, swept and passed on, as in `reclaim.rs`.
     pub(crate) sweeps: bool,
+    /// Clients without operations rest.
+    pub(crate) rests: bool,
     /// The end of memory, beyond which operations go when they have waited.
     pub(crate) memory: usize,
     /// `true` if memory is reused.
@@ -198,7 +204,9 @@ pub(crate) enum Focus {
     Reuse,
     /// Those with sweeps.
     Sweep,
-    /// The same, where clients take long to join and look at the epoch seldom.
+    /// The same, where clients rest.
+    Rest,
+    /// Those that reuse memory, where clients take long to join and look at the epoch seldom.
     Joining,
 }
 
@@ -216,8 +224,8 @@ impl Setup {
             setup.beat = 60;
             setup.joining_max = 2500;
         }
-        if focus == Focus::Sweep {
-            setup.sweeps = true;
+        if matches!(focus, Focus::Sweep | Focus::Rest) {
+            (setup.sweeps, setup.rests) = (true, focus == Focus::Rest);
             setup.reuse = false;
             setup.memory = HEAP + random.pick(&[100, 150, 250]);
             setup.beat = random.pick(&[4, 8, 12]);
@@ -234,7 +242,7 @@ impl Setup {
         let hurry = random.one_in(2) || matches!(focus, Focus::Reuse | Focus::Joining);
         let wrap = random.pick(&[4, 4, 8, 16]);
         let wrap = match focus {
-            Focus::Any | Focus::Sweep => wrap,
+            Focus::Any | Focus::Sweep | Focus::Rest => wrap,
             Focus::Wrap(wrap) => wrap,
             Focus::Reuse | Focus::Joining => 16,
         };
@@ -256,6 +264,7 @@ impl Setup {
                 })
                 .collect(),
             sweeps: false,
+            rests: false,
             memory: 0,
             reuse: !random.one_in(4),
             late_one_in: random.pick(&[8, 30, 100, 400]),

@@ -24,6 +24,7 @@ counts! {
         epochs,
         sweeps,
         takeovers,
+        rests,
         popped,
         reclaimed,
         taken,
@@ -208,6 +209,7 @@ impl Simulation {
         counts.splits += run.splits;
         counts.sweeps += run.sweeps;
         counts.takeovers += run.takeovers;
+        counts.rests += run.rests;
         counts.popped += run.popped;
         counts.reclaimed += run.reclaimed;
         counts.taken += *self.world.borrow_mut().word(BUMP);
@@ -226,6 +228,8 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
         let most = coroutine.setup.pause_max;
         let pause = coroutine.random(|r| if r.one_in(15) { r.below(most) } else { r.below(12) });
         coroutine.sleep(pause).await?;
+        coroutine.registered().await?;
+        coroutine.client.borrow_mut().busy += 1;
         if coroutine.setup.sweeps {
             coroutine.pass_on().await?;
         }
@@ -244,6 +248,7 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
             _ => Kind::GetAndPut(value),
         };
         let answer = recorded(&coroutine, key, kind).await?;
+        coroutine.client.borrow_mut().busy -= 1;
         last[key] = match kind {
             Kind::Get => answer,
             Kind::Put(value) | Kind::GetAndPut(value) => value,
@@ -257,6 +262,7 @@ async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
 
 async fn read_all(coroutine: Coroutine) -> Result<(), Closed> {
     coroutine.registered().await?;
+    coroutine.client.borrow_mut().busy += 1;
     for key in 0..coroutine.setup.keys.len() {
         recorded(&coroutine, key, Kind::Get).await?;
     }
