@@ -79,15 +79,31 @@ struct View {
     seen: Vec<CachedEntry>,
     /// The first entry that no append of this client is under way to.
     next: u32,
+    /// The first one that none wants that is under way, if each gets the one after that of the append before.
+    wanted: u32,
     table: Option<Rc<FpTable>>,
     /// Entries that were appended between the last two looks.
     grown: u32,
     confirmed: u64,
+    /// This client has merged it, and so knows that no entry was live then.
+    began_empty: bool,
+    /// An operation of this client merges it.
+    merging: bool,
 }
 
 impl View {
     fn new(a: WordA, epoch: u64) -> Self {
-        View { a, seen: Vec::new(), next: 0, table: None, grown: 0, confirmed: epoch }
+        View {
+            a,
+            seen: Vec::new(),
+            next: 0,
+            wanted: 0,
+            table: None,
+            grown: 0,
+            confirmed: epoch,
+            began_empty: false,
+            merging: false,
+        }
     }
 }
 
@@ -131,7 +147,8 @@ impl Cache {
             return None;
         }
         let offset = view.seen.len() as u32;
-        let window = if offset == 0 { entries } else { WINDOW.max(2 * view.grown) };
+        let is_known = offset > 0 || view.began_empty;
+        let window = if is_known { WINDOW.max(2 * view.grown) } else { entries };
         Some(Snapshot {
             a: view.a,
             suffix: *suffix,
@@ -177,6 +194,33 @@ impl Cache {
         if view.seen.len() == idx as usize {
             view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
         }
+    }
+
+    /// Another append looks at a cached segment: how many entries it must see behind the cached ones.
+    pub(super) fn want(&mut self, cur: Ref) -> u32 {
+        let Some(Segment { view, .. }) = self.segments.get_mut(&cur) else { return 0 };
+        let offset = view.seen.len() as u32;
+        view.wanted = view.wanted.max(view.next).max(offset) + 1;
+        view.wanted - offset
+    }
+
+    /// This client has merged `cur` to word A `a`: no entry was live then.
+    pub(super) fn emptied(&mut self, cur: Ref, a: WordA) {
+        if let Some(view) = self.view(cur, a) {
+            view.began_empty = true;
+        }
+    }
+
+    /// Notes whether an operation of this client merges a segment; from the next word A on none does.
+    pub(super) fn set_merging(&mut self, cur: Ref, a: WordA, merging: bool) {
+        if let Some(view) = self.view(cur, a) {
+            view.merging = merging;
+        }
+    }
+
+    pub(super) fn is_merging(&self, cur: Ref, a: WordA) -> bool {
+        let segment = self.segments.get(&cur);
+        segment.is_some_and(|segment| segment.view.a == a && segment.view.merging)
     }
 
     /// The entry from `first` on to which this client's next append goes, if that is before `end`.

@@ -271,6 +271,9 @@ impl<F: Fabric> Core<F> {
     fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, kept: &[Item]) {
         let mut cache = self.cache.borrow_mut();
         cache.turn(cur, new, op.tag);
+        if self.appends_together() {
+            cache.emptied(cur, new);
+        }
         cache.set_table(cur, new, Rc::new(FpTable::new(&counts_of(kept))));
     }
 

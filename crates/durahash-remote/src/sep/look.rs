@@ -94,8 +94,15 @@ impl<F: Fabric> Core<F> {
         for _ in 0..LAPS {
             let (snapshot, before) = {
                 // Read together, and before a post: coroutines share the cache.
-                let cache = self.cache.borrow();
-                let snapshot = cache.snapshot(cur, self.geometry.cur, op.tag);
+                let mut cache = self.cache.borrow_mut();
+                let mut snapshot = cache.snapshot(cur, self.geometry.cur, op.tag);
+                if let Some(known) = &mut snapshot
+                    && scope == Scope::Append
+                    && self.appends_together()
+                {
+                    let rest = self.geometry.cur - known.offset;
+                    known.window = known.window.max(cache.want(cur)).min(rest);
+                }
                 let before = match &snapshot {
                     Some(known) if scope == Scope::Key => {
                         cache.matching(cur, known.offset, fp(hash), fp2(hash))

@@ -30,6 +30,8 @@ use super::verbs::Post;
 const AT_ONCE: usize = 8;
 /// Waits for the client that filled a segment to merge it, before another client does.
 const WAITS: u32 = 4;
+/// The longest wait for another operation of this client that merges.
+const MERGING_NS: u64 = 10_000_000;
 
 /// What becomes of a key; see [`update`](crate::RemoteMap::update).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,11 +156,15 @@ impl<F: Fabric> Core<F> {
     /// The entry from `idx` on that an append takes, if it is before `end`. Other appends of this client, under way to
     /// the entries before it, take effect before it does, or do not because the entry is no more free.
     fn next_free(&self, sight: &Sight, idx: u32, end: u32) -> Option<u32> {
-        let ordered = self.fabric.orders_swaps() && self.fabric.lease_ns().is_none();
-        if ordered || planted(Fault::OrderAssumed) {
+        if self.appends_together() || planted(Fault::OrderAssumed) {
             return self.cache.borrow_mut().reserve(sight.cur, sight.a, idx, end);
         }
         (idx < end).then_some(idx)
+    }
+
+    /// Whether appends of this client to one segment are under way at the same time.
+    pub(super) fn appends_together(&self) -> bool {
+        self.fabric.orders_swaps() && self.fabric.lease_ns().is_none()
     }
 
     /// Reads, decides, and appends unless another append came in between. Returns the value found, and whether
@@ -265,14 +271,26 @@ impl<F: Fabric> Core<F> {
 
     /// After an append: merges if it filled the last entry. The append is done even if the merge fails.
     async fn appended(&self, op: &mut Op<'_, F>, sight: &Sight, idx: u32) {
-        if idx + 1 == self.geometry.cur && self.merge(op, sight.cur, sight.a).await.is_err() {
+        if idx + 1 == self.geometry.cur && self.merge_alone(op, sight).await.is_err() {
             // The segment stays full, so the next append to it fails in the same way and returns the error.
             self.stats.borrow_mut().merge_failures += 1;
         }
     }
 
-    /// Waits until a full segment is merged; merges it if no other client does.
+    /// Waits until a full segment is merged; merges it if nobody else does.
     async fn full(&self, op: &mut Op<'_, F>, sight: &Sight) -> Result<()> {
+        let is_merging = || self.cache.borrow().is_merging(sight.cur, sight.a);
+        let began_ns = self.fabric.now_ns();
+        while self.appends_together() && is_merging() {
+            op.wait(self.options.wait_ns).await;
+            if !is_merging() {
+                return Ok(());
+            }
+            // The operation that merges may not be polled.
+            if self.fabric.now_ns() - began_ns >= MERGING_NS {
+                break;
+            }
+        }
         for _ in 0..WAITS {
             self.stats.borrow_mut().waits += 1;
             op.wait(self.options.wait_ns).await;
@@ -283,6 +301,15 @@ impl<F: Fabric> Core<F> {
         if planted(Fault::OthersMerge) {
             return Ok(());
         }
+        self.merge_alone(op, sight).await
+    }
+
+    /// Merges a full segment. Other operations of this client wait for it.
+    async fn merge_alone(&self, op: &mut Op<'_, F>, sight: &Sight) -> Result<()> {
+        let set = |merging| self.cache.borrow_mut().set_merging(sight.cur, sight.a, merging);
+        set(true);
+        // The future may be dropped.
+        let _ends = Ends(|| set(false));
         self.merge(op, sight.cur, sight.a).await
     }
 
@@ -369,6 +396,15 @@ impl<F: Fabric> Core<F> {
 
 fn is_full(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Full { .. })
+}
+
+/// Does something when it is dropped.
+struct Ends<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Ends<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 /// A KV block that was placed.

@@ -8,7 +8,7 @@ use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
 use durahash_remote::node::{Limits, Listening, Offers, Token};
 use durahash_remote::tcp::{Tcp, TcpMemory};
-use durahash_remote::{BlockingMap, Result};
+use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
 
 use crate::common::tiny;
 
@@ -118,6 +118,25 @@ fn maps_go_on_when_each_node_was_started_again() {
     for key in 0..2000_u64 {
         maps[0].put(&key.to_le_bytes(), b"another").unwrap();
     }
+}
+
+/// Each sees a free entry at its first look, which the puts before it do not take.
+#[test]
+fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each() {
+    let nodes = Nodes::start(&[4 << 20], 1);
+    let mut options = Options::default();
+    (options.max_depth, options.tick_ns) = (4, u64::MAX / 8);
+    let done = block_on(async {
+        let map = RemoteMap::create(nodes.client(), options).await?;
+        map.put(b"first", b"").await?;
+        let before = map.counts().round_trips;
+        // All but one of the free entries: the last one would merge.
+        let pairs: Vec<_> = (0..126_u64).map(|key| (key.to_le_bytes().into(), vec![])).collect();
+        map.put_many(&pairs).await?;
+        assert_eq!(map.counts().round_trips - before, 2 * 126);
+        map.close().await
+    });
+    done.unwrap();
 }
 
 /// Coroutines of two threads add to the same words.
