@@ -169,8 +169,14 @@ impl<F: Fabric> Core<F> {
 
     /// The same, and sweeps and gives memory only if it `gives`: if the future is dropped then, the epoch stands still.
     pub(super) async fn beat(&self, gives: bool) -> Result<()> {
-        if self.closed.get() || self.epochs.borrow().ticking || self.rests() {
+        if self.closed.get() || self.epochs.borrow().ticking {
             return Ok(());
+        }
+        match self.rest.get() {
+            // An operation that woke was dropped.
+            Rest::Ends => return self.wake().await,
+            Rest::Yes => return Ok(()),
+            _ => {}
         }
         if planted(Fault::WokenUnregistered) && self.epochs.borrow().row.state() == RowState::Free {
             return Ok(());

@@ -595,7 +595,8 @@ impl<F: Fabric> Core<F> {
         if sweep.phase() != Phase::Idle || is_coming {
             hope.until = latest + CALM;
         }
-        if is_first && !self.shelf.get().is_none() {
+        // The tick may have freed some, or a bag may lie on the shelf.
+        if is_first {
             return Ok(true);
         }
         // Blocks that this client has unlinked come back, however seldom idle clients tick.

@@ -13,7 +13,7 @@
 //! | | 3 | write the KV block | |
 //! | | 4 | swap exactly that entry: no other append came in between | done |
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Limit, Result};
 
 use crate::fabric::{Batch, Done, Fabric};
 use crate::planted::{Fault, hint_generation, planted};
@@ -394,8 +394,9 @@ impl<F: Fabric> Core<F> {
     }
 }
 
+/// Of memory, which may come back.
 fn is_full(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Full { .. })
+    matches!(e.kind(), ErrorKind::Full { limit, .. } if !matches!(limit, Limit::Design(_)))
 }
 
 /// Does something when it is dropped.

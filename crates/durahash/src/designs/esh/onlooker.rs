@@ -5,7 +5,8 @@
 //! That holds for a segment that was not repaired, too: a kill or a crash leaves an OFRB that is too large, never one that is too small.
 //!
 //! # What the writer counts
-//! - **ON-1** An insert, an update, a remove: its hash. After the last store, before a lock is released.
+//! - **ON-1** An insert, an update, a remove: its hash. After the last store, before a lock is released; and of a remove
+//!   before another entry comes home to the slot, which is live then again.
 //! - **ON-2** An entry that comes home: its hash, when it is live in both places.
 //! - **ON-3** A split, a merge, a segment that is mended or repaired: all hashes of the segment, or of both. After the last store; before
 //!   the directory in DRAM says so, or the locks are released, and so before the next operation there.
@@ -20,7 +21,7 @@
 //!
 //! | the writer stores | a reader that comes then | why that is right |
 //! |---|---|---|
-//! | payload, `h` and fingerprint of a slot that is not live | passes by; or has found the slot live before, when it was another entry's, and finds `h`: then the slot is not live when it asks again, and it looks again | the slot changes next by the commit; where it is live again, `h` is in it, or was, and ON-1 tells |
+//! | payload, `h` and fingerprint of a slot that is not live | passes by; or has found the slot live before, when it was another entry's, and finds `h`: then the slot is not live when it asks again, and it looks again | the slot changes next by the commit; where it is live again, `h` is in it, or was removed before, and ON-1 told |
 //! | home's commit word with a larger OFRB | looks further, and finds nothing | nothing is there yet |
 //! | commit word with the slot | the entry or not | one word; fingerprint and OFRB are there before |
 //! | payload (update) | one or the other | one word |

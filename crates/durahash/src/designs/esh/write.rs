@@ -366,6 +366,10 @@ impl<M: Medium> Esh<M> {
             None => medium.drain(),
             Some(returns) => {
                 medium.fence();
+                // Before the slot is live again, with another hash.
+                if !planted(Fault::RemoveUncounted) {
+                    self.changed_entry(h);
+                }
                 self.bring_home(&held, at.slot, returns);
             }
         }
