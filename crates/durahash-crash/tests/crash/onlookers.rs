@@ -251,7 +251,7 @@ fn by_held_up_readers(design: Design, rounds: u64) -> Option<String> {
         let held: Rc<Cell<Option<Held>>> = Rc::default();
         let holds = Rc::clone(&held);
         let is_walk = round % 4 == 0;
-        let mut calls = play.below(if is_walk { 400 } else { 40 });
+        let mut calls = play.below(if is_walk { 400 } else { [16, 40][play.below(2)] });
         // Few, so that a change of the key itself need not hide what it met; or so many that the table grows or shrinks.
         let count = [0, 1, 3, 10, 80][play.below(5)];
         if play.below(2) == 0 {
@@ -265,11 +265,13 @@ fn by_held_up_readers(design: Design, rounds: u64) -> Option<String> {
                     writer.apply((h, value));
                     had.entry(h).or_default().insert(value);
                 }
-                if !is_walk && writer.below(8) == 0 {
+                if !is_walk && writer.below(3) == 0 {
                     let (of, value) = (writer.draw().0, Some(writer.next.get()));
                     let value = value.filter(|_| writer.below(2) == 0);
                     let operation = (if writer.below(2) == 0 { of } else { h }, value);
-                    let go_on = hold_up(Arc::clone(&writer.table), operation, writer.below(40));
+                    // A remove that brings another entry home looks for it.
+                    let most = if value.is_some() { 12 } else { [60, 150][writer.below(2)] };
+                    let go_on = hold_up(Arc::clone(&writer.table), operation, writer.below(most));
                     had.entry(operation.0).or_default().insert(value);
                     holds.set(Some((operation, Box::new(go_on))));
                 }
@@ -284,7 +286,9 @@ fn by_held_up_readers(design: Design, rounds: u64) -> Option<String> {
         let mut is_unseen = false;
         if let Some((operation, go_on)) = held.take() {
             let is_new = (h, found.first().map(|(_, v)| *v)) == operation;
-            is_unseen = is_new && play.onlooker.get(h).unwrap() != operation.1;
+            // None may have been seen for another reason.
+            let is_put = operation.1.is_some();
+            is_unseen = is_put && is_new && play.onlooker.get(h).unwrap() != operation.1;
             go_on();
             play.note(operation);
         }

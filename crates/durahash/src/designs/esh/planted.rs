@@ -7,6 +7,4 @@ faults! {
     EntryUncounted,
     /// An entry that comes home is not counted before it leaves its other bucket.
     HomeUncounted,
-    /// A remove is not counted before another entry comes home to its slot.
-    RemoveUncounted,
 }

@@ -367,9 +367,7 @@ impl<M: Medium> Esh<M> {
             Some(returns) => {
                 medium.fence();
                 // Before the slot is live again, with another hash.
-                if !planted(Fault::RemoveUncounted) {
-                    self.changed_entry(h);
-                }
+                self.changed_entry(h);
                 self.bring_home(&held, at.slot, returns);
             }
         }
