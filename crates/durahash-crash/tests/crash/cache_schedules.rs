@@ -209,7 +209,7 @@ fn find(fault: Option<Fault>, max: Option<u64>, how: &How, schedules: usize) -> 
 fn cache_schedules_find_nothing_without_a_fault() {
     for max in [None, Some(2)] {
         for how in [How::AtRandom(71), How::ByPriorities(72)] {
-            assert_eq!(find(None, max, &how, budget(500, 20_000)), None);
+            assert_eq!(find(None, max, &how, budget(200, 20_000)), None);
         }
     }
 }

@@ -54,6 +54,6 @@ fn every_order_and_sync_is_missed() {
 #[test]
 fn a_call_that_fails_is_told_and_loses_nothing() {
     for case in Case::all() {
-        Tester::new(case).failing(seed(1), budget(6, 25)).unwrap();
+        Tester::new(case).failing(seed(1), budget(4, 25)).unwrap();
     }
 }
