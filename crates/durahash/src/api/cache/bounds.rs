@@ -167,6 +167,13 @@ impl Place<'_> {
         (self.entries, self.bytes) = (1, bytes as i64);
     }
 
+    /// Gives up what it has beyond so many bytes.
+    pub(super) fn trim(&mut self, bytes: i64) {
+        let over = (self.bytes - bytes).max(0);
+        self.bounds.add(0, -over);
+        self.bytes -= over;
+    }
+
     /// Gives what it has up for so much that is more, or less, than before.
     pub(super) fn settle(&mut self, entries: i64, bytes: i64) {
         self.bounds.add(entries - self.entries, bytes - self.bytes);

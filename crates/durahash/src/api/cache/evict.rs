@@ -196,6 +196,7 @@ impl Inner {
                 None => match self.evict(bounds)? {
                     // The place of what went is that of what comes.
                     Some(mut place) => {
+                        place.trim(bytes);
                         (entries == 1 && place.reserve(bytes) && !bounds.is_over()).then_some(place)
                     }
                     None => {

@@ -363,7 +363,10 @@ impl<M: Medium> Esh<M> {
         held.exclude_readers();
         self.clear(held.home, at.slot);
         match returns {
-            None => medium.drain(),
+            None => {
+                medium.drain();
+                self.changed_entry(h);
+            }
             Some(returns) => {
                 medium.fence();
                 // Before the slot is live again, with another hash.
@@ -372,7 +375,6 @@ impl<M: Medium> Esh<M> {
             }
         }
         self.live_count.add(h, -1);
-        self.changed_entry(h);
         held.release_changed();
         Ok(())
     }
