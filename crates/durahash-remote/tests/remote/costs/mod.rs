@@ -1,5 +1,5 @@
 //! Counted costs of operations over the fabric: bounds for each operation, and a table that
-//! `docs/benchmarks.md` shows.
+//! `docs/benchmarks-remote.md` shows.
 
 mod bounds;
 mod conditional;

@@ -1,4 +1,4 @@
-//! The table of costs in `docs/benchmarks.md`: of each kind of operation the round trips, the verbs and the
+//! The table of costs in `docs/benchmarks-remote.md`: of each kind of operation the round trips, the verbs and the
 //! bytes of payload, counted with the default sizes, keys of 16 bytes and values of 32. The document must
 //! have it as it is printed here.
 

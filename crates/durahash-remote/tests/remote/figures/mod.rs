@@ -1,4 +1,4 @@
-//! The counted figures of `docs/benchmarks.md`: how segments fill, what the index takes, what the paper's filter
+//! The counted figures of `docs/benchmarks-remote.md`: how segments fill, what the index takes, what the paper's filter
 //! would cost. Everything runs over the simulated fabric, by one seed, so it is the same on any machine.
 
 mod filter;
