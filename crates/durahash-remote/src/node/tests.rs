@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Barrier};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind};
@@ -213,7 +213,7 @@ fn other_servers_are_told_from_a_node() {
         (answer(VERSION, 0, u32::MAX, b""), "malformed"),
         (answer(VERSION, 0, 3, b"abc"), "does not have the token"),
         (answer(VERSION, 0, 48, &[7; 48]), "does not have the token"),
-        (answer(VERSION, 6, 0, b""), "malformed"),
+        (answer(VERSION, 7, 0, b""), "malformed"),
         (answer(VERSION, 2, 8, b""), "malformed"),
     ] {
         let address = impostor(bytes);
