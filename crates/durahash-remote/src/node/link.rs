@@ -4,8 +4,8 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
@@ -15,6 +15,10 @@ use super::message::{
 };
 use super::token::Token;
 use crate::wire::{Channel, Handshake, left, write_all};
+
+/// Pause before a client comes again to a node that has a crowd of them, at first and at the most.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 
 /// A connection to a node, which detects the node's end. Dropping it closes it.
 pub struct Link {
@@ -28,18 +32,43 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects to the node at `address`, such as `127.0.0.1:7410`, and returns its offer.
+    /// Connects to the node at `address`, such as `127.0.0.1:7410`, and returns its offer. A node on which more clients
+    /// come at once than it can talk to tells some to come again, which this does for as long as a handshake may take.
     ///
     /// # Errors
     /// [`Unreachable`](ErrorKind::Unreachable) when there is no answer, or the node has too many connections;
     /// [`Refused`](ErrorKind::Refused) when it does not admit this client;
     /// [`NotANode`](ErrorKind::NotANode) when the peer is not a node of this version.
     pub fn connect(address: &str, token: Option<&Token>, limits: &Limits) -> Result<(Self, Offer)> {
+        let until = Instant::now() + limits.handshake;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Some(connected) = Self::attempt(address, token, limits, until)? {
+                return Ok(connected);
+            }
+            // Anything between half and all of it, so that those who came together come apart.
+            let part = 1 << 31 | getrandom::u32().unwrap_or(0) >> 1;
+            let waits = pause.mul_f64(f64::from(part) / f64::from(u32::MAX));
+            if left(until).is_ok_and(|left| left > waits) {
+                thread::sleep(waits);
+                pause = LONGEST_PAUSE.min(2 * pause);
+            } else {
+                return Err(refusal(address, Verdict::Crowd));
+            }
+        }
+    }
+
+    /// The same, once; `None` if the node was in a crowd of clients.
+    fn attempt(
+        address: &str,
+        token: Option<&Token>,
+        limits: &Limits,
+        until: Instant,
+    ) -> Result<Option<(Self, Offer)>> {
         let unreachable = |source| {
             let address = address.to_owned();
             Error::from(ErrorKind::Unreachable { address, source })
         };
-        let until = Instant::now() + limits.handshake;
         let stream = dial(address, until).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         let clear = hello(token.is_some());
@@ -49,6 +78,7 @@ impl Link {
         // A node that closes the connection early has sent its verdict before.
         let second = match (read_answer(&stream, until), said) {
             (Ok(Ok(second)), Ok(())) => second,
+            (Ok(Err(Verdict::Crowd)), _) => return Ok(None),
             (Ok(Err(verdict)), _) => return Err(refusal(address, verdict)),
             (Ok(Ok(_)), Err(e)) | (Err(MessageError::Io(_)), Err(e)) => return Err(unreachable(e)),
             (Err(wrong), _) => return Err(not_a_node(address, wrong)),
@@ -65,16 +95,18 @@ impl Link {
         let mut channel = Channel::new(Arc::clone(&stream), cipher);
         // Only now does the node know that this is not the repetition of a message that an attacker recorded.
         let mut said = Vec::new();
-        channel
-            .send(&[ASK], until)
-            .and_then(|()| channel.receive(&mut said, until))
-            .map_err(unreachable)?;
+        let asked = channel.send(&[ASK], until);
+        match asked.and_then(|()| channel.receive(&mut said, until)) {
+            // It has shown the token, so a crowd of others that have it has come.
+            Err(e) if is_end(&e) => return Ok(None),
+            asked => asked.map_err(unreachable)?,
+        }
         if said != [HERE] {
             return Err(malformed());
         }
         let (limits, address, token) = (limits.clone(), address.into(), token.cloned());
         let channel = Some(channel);
-        Ok((Link { stream, channel, limits, address, token, thread: None }, offer))
+        Ok(Some((Link { stream, channel, limits, address, token, thread: None }, offer)))
     }
 
     /// The node's address, as it was given.
@@ -134,6 +166,12 @@ impl Drop for Link {
     }
 }
 
+/// True if the peer has ended the connection.
+fn is_end(e: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
 /// Connects to one of the addresses of the name.
 fn dial(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -181,12 +219,18 @@ fn watch(channel: &mut Channel, limits: &Limits) -> io::Result<()> {
 }
 
 fn refusal(address: &str, verdict: Verdict) -> Error {
+    let busy = |what| {
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, what);
+        ErrorKind::Unreachable { address: address.into(), source }.into()
+    };
     let why = match verdict {
         Verdict::TooMany => {
-            let what =
-                "it has reached its limit of connections, or of wrong tokens from this address";
-            let source = io::Error::new(io::ErrorKind::ResourceBusy, what);
-            return ErrorKind::Unreachable { address: address.into(), source }.into();
+            return busy(
+                "it has reached its limit of connections, or of wrong tokens from this address",
+            );
+        }
+        Verdict::Crowd => {
+            return busy("more clients come than it can talk to at once; come again later");
         }
         Verdict::Version | Verdict::Welcome => {
             let why = format!("it does not support version {VERSION} of the control protocol");

@@ -151,14 +151,19 @@ impl Open {
     }
 
     /// Ends a connection that is not admitted yet: the oldest of those that have shown least, as a client sends its first
-    /// message at once. If one ends already it is left at that. Returns whether it has ended one.
-    fn end_one_silent(&mut self) -> bool {
+    /// message at once. It is told to come again, unless it may be in the middle of an answer. If one ends already it is left
+    /// at that. Returns whether it has ended one.
+    fn end_one_silent(&mut self, until: Instant) -> bool {
         let lowest =
             self.connections.iter_mut().min_by_key(|(number, open)| (open.standing, **number));
         if let Some((_, open)) = lowest
             && open.standing != Standing::Welcome
         {
             let was_open = open.standing != Standing::Ended;
+            if open.standing == Standing::New {
+                // A few bytes, to a new connection, never block. The peer may have closed it already.
+                drop(write_all(&open.stream, &answer(Err(Verdict::Crowd)), until));
+            }
             open.standing = Standing::Ended;
             // This ends its thread, too. The peer may have closed it already.
             drop(open.stream.shutdown(Shutdown::Both));
@@ -353,7 +358,7 @@ impl Node {
                     self.turn_away(&stream, address);
                     return;
                 }
-                if open.end_one_silent() {
+                if open.end_one_silent(Instant::now() + self.limits.handshake) {
                     self.counts.replaced.fetch_add(1, Ordering::Relaxed);
                 }
                 // It may be pausing. Its thread ends soon, and only then is there room for another.
@@ -477,6 +482,7 @@ impl Gauges {
         let Counts { accepted, refused, replaced } = &node.counts;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let refused = VERDICTS.into_iter().zip(refused).skip(1);
+        let refused = refused.filter(|(verdict, _)| *verdict != Verdict::Crowd);
         let mut figures = vec![
             Figure::now("connections", "Connections that were admitted", admitted as u64),
             Figure::now("handshakes", "Connections that are not admitted yet", waiting as u64),

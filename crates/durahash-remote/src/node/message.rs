@@ -45,6 +45,8 @@ pub(crate) enum Verdict {
     AnotherToken,
     NoToken,
     TooMany,
+    /// Another one came before it was admitted.
+    Crowd,
 }
 
 impl Verdict {
@@ -57,17 +59,19 @@ impl Verdict {
             Verdict::AnotherToken => "it shows a different token",
             Verdict::NoToken => "it shows a token, and this node requires none",
             Verdict::TooMany => "there are too many connections, or wrong tokens from its address",
+            Verdict::Crowd => "others came before it was admitted",
         }
     }
 }
 
-pub(super) const VERDICTS: [Verdict; 6] = [
+pub(super) const VERDICTS: [Verdict; 7] = [
     Verdict::Welcome,
     Verdict::Version,
     Verdict::TokenWanted,
     Verdict::AnotherToken,
     Verdict::NoToken,
     Verdict::TooMany,
+    Verdict::Crowd,
 ];
 
 /// Why a message could not be read.
@@ -238,6 +242,6 @@ mod tests {
         let answer = answer(Ok(&encode(&offer())));
         assert_eq!(&answer[..20], b"durnode\0\x02\0\0\0\0\0\0\0\x27\0\0\0");
         assert_eq!(&answer[36..47], b"\x40\0\0\0\x05\0local");
-        assert_eq!(VERDICTS.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(VERDICTS.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5, 6]);
     }
 }

@@ -105,13 +105,22 @@ pub(crate) struct Short {
     /// Where the value begins, and its bytes.
     begin: usize,
     bytes: usize,
+    /// Bytes of a value, at most.
+    limit: usize,
 }
 
 impl Short {
-    /// Room for one.
+    /// Room for one of this type.
     #[inline(always)]
-    pub(crate) fn new() -> Self {
-        Short { words: CopiedWords::new(), begin: 0, bytes: 0 }
+    pub(crate) fn new(ty: Type) -> Self {
+        let limit = ty.fixed_bytes().unwrap_or(8 * COPIED_WORDS);
+        Short { words: CopiedWords::new(), begin: 0, bytes: 0, limit }
+    }
+
+    /// How many words are copied of a value that begins at this byte of the first.
+    #[inline(always)]
+    fn copied_words(&self, begin: usize) -> usize {
+        (begin + self.limit).div_ceil(8).min(COPIED_WORDS)
     }
 
     #[inline(always)]
@@ -629,7 +638,7 @@ impl<M: Medium> Store for Pool<M> {
 
 /// Copies the value out of the record that has this name, if it is short and the key is this one; true if so.
 /// Key and value are fetched together with the header, since what a lookup waits for decides nothing: neither
-/// the place of the value, nor how much is copied.
+/// the place of the value, nor how much is copied: as much as values of the type may have.
 /// Without `out` the key alone decides.
 #[inline(always)]
 pub(crate) fn copy_short<M: Medium>(
@@ -641,19 +650,20 @@ pub(crate) fn copy_short<M: Medium>(
     let medium = pool.medium();
     let off = offset(named);
     let key_words = key.len() / 8;
-    let header_words = HEADER_BYTES as usize / 8;
+    let (header_words, begin) = (HEADER_BYTES as usize / 8, key.len() % 8);
+    let copied_words = out.as_ref().map_or(1, |out| out.copied_words(begin));
     // Where the pool ends before that, the record is read as a long one.
-    let Ok(words) = pool.words(off, (header_words + key_words + COPIED_WORDS) as u64) else {
+    let Ok(words) = pool.words(off, (header_words + key_words + copied_words) as u64) else {
         return false;
     };
     let Some(([lengths, checksum, next], body)) = words.split_first_chunk() else {
         return false;
     };
     let value = &body[key_words..];
-    let (have, begin) = (medium.load(lengths), key.len() % 8);
+    let have = medium.load(lengths);
     let bytes = (have >> 32) as usize;
     if have & u64::from(u32::MAX) != key.len() as u64
-        || (out.is_some() && begin + bytes > 8 * COPIED_WORDS)
+        || (out.is_some() && begin + bytes > 8 * copied_words)
         || name(off, medium.load(checksum), medium.load(next)) != named
         || !medium.starts_with(body, key)
     {

@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -19,6 +21,10 @@ use crate::primitive::lock;
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
 const ATTEMPTS: u32 = 16;
+/// How often, and after which pause, a writer asks again for a lock that is held: that of a killed process is there until
+/// nobody looks at its memory any more (as one does who reads its maps in `/proc`), which may be a moment after its end was told.
+const LINGERS: u32 = 20;
+const LINGER: Duration = Duration::from_millis(5);
 /// A growth by at least so many bytes is first compared with the space that there is.
 const LARGE_BYTES: u64 = 1 << 30;
 
@@ -109,6 +115,12 @@ impl PoolFile {
     /// The file that is at `path` now, or was until it was locked.
     fn open_once(path: &Path, read_only: bool) -> Result<Self> {
         let opened = Self::open_unlocked(path, read_only)?;
+        for _ in 0..if read_only { 0 } else { LINGERS } {
+            match opened.lock(read_only) {
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) => sleep(LINGER),
+                locked => return locked.map(|()| opened),
+            }
+        }
         opened.lock(read_only)?;
         Ok(opened)
     }

@@ -19,8 +19,11 @@
 //! that are replaced when they expire, each after an hour, the walk leaves 0.15 % with 0.94 % of a core, Redis' rule 28 % with 0.01 %; after ten
 //! minutes each, 0.41 % with 1.6 %, and 43 % with 0.06 %; after one minute each, 1.8 % with 5.0 %, and 64 % with 0.4 %.
 //!
-//! A wheel of buckets by expiry would find each with about one read, but takes a word of DRAM or more for each entry,
-//! which each `touch` moves, and which an open would have to read all entries for.
+//! A wheel of buckets of a second, simulated in the same way, 10 ns for a note in a bucket, with an entry that was touched noted again
+//! when its bucket is over, leaves 0.014, 0.083 and 0.83 % with 0.003, 0.018 and 0.18 % of a core, and has removed a half that
+//! expires at once after 0.2 s. So it is the cheapest by far, and is not used: it takes a word of DRAM or more for each entry, a
+//! tenth of what an entry takes in all, and knows nothing after an open until a walk has read every entry. The walk needs
+//! neither, and what it leaves is small where entries live for minutes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
