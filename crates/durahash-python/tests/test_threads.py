@@ -75,7 +75,7 @@ def test_a_close_waits_for_nobody_and_harms_nobody(path):
 
 
 def test_what_is_large_is_copied_without_the_interpreters_lock():
-    large = bytes(4 << 20)
+    large = bytes(32 << 20)
     m, c, edges = durahash.Map(key=int, value=bytes), durahash.Cache(), durahash.MultiMap(key=int, value=int)
     edges.add_many([1] * 100_000, range(100_000))
     edges.add(2, 3)
