@@ -320,7 +320,7 @@ impl<F: Fabric> RemoteMap<F> {
 
     /// Gives this client's memory to the others, and lets the epoch go on without it, if no operation of it is under way. The next
     /// operation, or [`sweep`](Self::sweep), takes some more round trips, as it makes it a client again. Maps with a thread of their own do
-    /// so when they have been idle for a second. Do not drop the future: later operations might find the client evicted.
+    /// so when they have been idle for a second. Do not drop the future: others might wait for this client until it ends.
     ///
     /// # Errors
     /// Those of the fabric.

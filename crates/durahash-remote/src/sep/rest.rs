@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | rest | 1 | no tick and no operation is under way; from here on those that come wait | |
 //! | | 2 | flush all nodes, give all memory to the shelf | what is left is lost to a sweep |
-//! | | 3 | own row: swap to free | it has left |
+//! | | 3 | own row: swap to free; from here on it registers before it does anything, also if the future is dropped | it has left |
 //! | wake | 1 | register, as a client that comes | evicted |
 //! | | 2 | read the words of sweeps | |
 //! | | 3 | operations begin | |
@@ -54,7 +54,7 @@ impl<F: Fabric> Core<F> {
             && reclaim.is_quiet()
     }
 
-    /// Rests if there is nothing to do. If the future is dropped, the client may be taken for evicted later.
+    /// Rests if there is nothing to do. If the future is dropped, others may wait for this client until it ends.
     pub(crate) async fn rest(&self) -> Result<()> {
         let _still = self.still().await;
         if !self.may_rest() {
@@ -72,6 +72,8 @@ impl<F: Fabric> Core<F> {
         }
         self.repay().await?;
         let epoch = self.epochs.borrow().row.epoch();
+        // The swap may take effect whatever becomes of this future.
+        self.rest.set(Rest::Ends);
         self.swap_row(epoch, RowState::Free).await?;
         self.rest.set(Rest::Yes);
         Ok(())

@@ -46,7 +46,7 @@ pub(super) enum Rest {
     /// It gives its memory up. Its row is live.
     Begins,
     Yes,
-    /// It registers. Its row may be live.
+    /// It gives its row up, or registers. Its row may be live or free.
     Ends,
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::executor::block_on;
@@ -709,6 +710,34 @@ fn a_client_that_rests_is_not_waited_for() {
         Ok::<_, durahash_remote::Error>(())
     });
     done.unwrap();
+}
+
+/// Wherever the future is dropped, and whenever what it has sent takes effect, no operation goes on without a row.
+#[test]
+fn a_rest_that_is_dropped_leaves_no_client_without_a_row() {
+    for polls in 1..40 {
+        let sim = sim(1, 1 << 20, None);
+        let [resting, watch] = [(); 2].map(|()| sim.client().unwrap());
+        let done = run(&sim, |client| async move {
+            let _map = RemoteMap::create(client, tiny()).await?;
+            let row = Addr::new(0, 512 + 8 * u64::from(resting.row()));
+            let other = RemoteMap::open(resting, tiny()).await?;
+            other.put(b"key", b"value").await?;
+            let (mut rest, mut left) = (Box::pin(other.rest()), polls);
+            poll_fn(|cx| {
+                left -= 1;
+                let is_over = rest.as_mut().poll(cx).is_ready() || left == 0;
+                if is_over { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            drop(rest);
+            assert_eq!(other.get(b"key").await?.as_deref(), Some(&b"value"[..]));
+            let read = watch.post(Batch::of(|batch| batch.read(row, 8))).await?;
+            assert_eq!(read.word(0) & 3, 1, "a row that is not live, after {polls} polls");
+            Ok::<_, durahash_remote::Error>(())
+        });
+        done.unwrap();
+    }
 }
 
 /// A map with a thread of its own rests by itself, again and again.
