@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use durahash::{Map, Options, SyncMode};
+use durahash::{Design, Map, Options, SyncMode};
 use serde_json::Value;
 
 use crate::tool::{Work, answer};
@@ -202,11 +202,12 @@ fn readers_share_a_pool() {
 
 #[test]
 fn a_pool_of_a_running_process_is_read() {
-    read_beside(&Options::new().sync_mode(SyncMode::Process));
-    read_beside(&Options::new().sync_mode(SyncMode::INTERVAL).live_image(true));
+    read_beside(&Options::new().sync_mode(SyncMode::Process), "reh");
+    read_beside(&Options::new().sync_mode(SyncMode::INTERVAL).live_image(true), "reh");
+    read_beside(&Options::new().sync_mode(SyncMode::Process).design(Design::Rewo), "rewo");
 }
 
-fn read_beside(options: &Options) {
+fn read_beside(options: &Options, design: &str) {
     let work = Work::new();
     let path = work.path("a.pool");
     let options = options.clone().readers(true);
@@ -216,7 +217,7 @@ fn read_beside(options: &Options) {
     map.put("key", &8).unwrap();
     assert_eq!(work.run("dump a.pool").ok(), "key\t8\n");
     assert!(work.run("check a.pool").ok().contains('1'));
-    assert!(work.run("stats a.pool").ok().contains("reh"));
+    assert!(work.run("stats a.pool").ok().contains(design));
     assert_eq!(work.run("put a.pool key 9").code, Some(5));
     assert_eq!(map.get("key").unwrap(), Some(8));
     map.close().unwrap();

@@ -12,6 +12,9 @@
 //! stopped, is in nobody's way; nor is a writer that dies in the way of readers, as no counter says that something is
 //! under way.
 //!
+//! The upper half of a counter counts moves: of an entry that goes elsewhere and stays what it is. A walk that gives
+//! each entry at a moment of its own asks for these alone.
+//!
 //! ```text
 //! words  0  format of this    1 epoch of the open whose changes are counted, 0 is none
 //!        2  maps that were removed from the pool
@@ -29,6 +32,8 @@ use crate::word::PmU64;
 const HEAD_WORDS: usize = 9;
 /// The format of these words.
 const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x03");
+/// What a counter has more after a move. One that has come to its upper half by other changes tells of a move that was none.
+const MOVE: u64 = 1 << 32;
 /// What names the medium whose words the counters are of.
 pub(crate) type Named = [u64; 5];
 /// Where that stands.
@@ -101,6 +106,19 @@ impl Changes {
         self.counters(h, bits).iter().for_each(|counter| {
             counter.fetch_add(1);
         });
+    }
+
+    /// The same of a move.
+    #[inline]
+    pub fn raise_moves(&self, h: u64, bits: u32) {
+        self.counters(h, bits).iter().for_each(|counter| {
+            counter.fetch_add(MOVE);
+        });
+    }
+
+    /// How many moves were counted of these hashes: of equal parts of them, in their order, each by itself.
+    pub fn moves(&self, h: u64, bits: u32) -> impl Iterator<Item = u64> {
+        self.counters(h, bits).iter().map(|counter| counter.load() / MOVE)
     }
 
     /// A number that is another one after each change of one of these hashes.
@@ -182,9 +200,15 @@ mod tests {
         // All.
         changes.raise(0, 0);
         assert_eq!((of(15, 64), of(0, 0)), (1, 21));
+        changes.raise_moves(0x6 << 60, 64);
+        assert_eq!(changes.moves(0x4 << 60, 2).collect::<Vec<_>>(), [0, 0, 1, 0]);
+        assert_eq!([of(6, 64), of(0, 0)], [2 + MOVE, 21 + MOVE]);
+        changes.raise_moves(0, 0);
+        assert_eq!(changes.moves(0, 0).sum::<u64>(), 17);
+        let all = of(0, 0);
         assert_eq!(changes.segments(), 0);
         changes.replace_segment();
-        assert_eq!((of(0, 0), changes.segments()), (21, 1));
+        assert_eq!((of(0, 0), changes.segments()), (all, 1));
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));

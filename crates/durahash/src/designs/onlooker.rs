@@ -121,6 +121,9 @@ pub trait Sight: Send + Sync {
     /// The invariant that a table contradicts where looks in vain do not end.
     const INVARIANT: &'static str;
 
+    /// True if its units have depths.
+    const HAS_DEPTHS: bool = true;
+
     /// That of the table in a map.
     ///
     /// # Errors
@@ -132,7 +135,12 @@ pub trait Sight: Send + Sync {
     /// The map.
     fn watch(&self) -> &Watch<Self::Medium>;
 
-    /// The payload of `h`, which the caller validates by the counter of `h`; `None` if the look was in vain.
+    /// As [`IndexBase::position`]: what the changes of a hash are counted by.
+    fn position(&self, h: u64) -> u64 {
+        h
+    }
+
+    /// The payload of `h`, which the caller validates by the counter of its [position](Self::position); `None` if the look was in vain.
     ///
     /// # Errors
     /// Errors of what was changed meanwhile, too.
@@ -186,6 +194,10 @@ impl<S: Sight> IndexBase for Onlooker<S> {
         self.0.unit(at, out, &mut Vec::new()).map(|(_, next)| next)
     }
 
+    fn position(&self, h: u64) -> u64 {
+        self.0.position(h)
+    }
+
     fn len(&self) -> Result<u64> {
         let mut len = 0;
         self.each_unit(|_, slots, _| len += slots)?;
@@ -202,7 +214,7 @@ impl<S: Sight> IndexBase for Onlooker<S> {
             depths[unit.depth() as usize] += 1;
         });
         let global_depth = units.iter().map(|unit| unit.depth()).max().unwrap_or(0);
-        depths.truncate(global_depth as usize + 1);
+        depths.truncate(if S::HAS_DEPTHS { global_depth as usize + 1 } else { 0 });
         let figures = self.0.figures(&units, global_depth);
         IndexStats { slots_used, global_depth, depths, ..figures }
     }
@@ -228,7 +240,7 @@ impl<S: Sight> Index for Onlooker<S> {
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let watch = self.0.watch();
         operation(watch.medium(), || {
-            watch.look(h, u64::BITS, |still| {
+            watch.look(self.0.position(h), u64::BITS, |still| {
                 let Some(payload) = self.0.payload(h)? else { return Ok(None) };
                 // It may name a record in an extent that is new.
                 watch.pool().follow()?;

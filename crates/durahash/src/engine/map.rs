@@ -15,11 +15,11 @@ use super::outcome::Outcome;
 use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, always, is_damage, is_whole};
 use super::settings::DesignOptions;
-use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, NO_READERS, Rest, Single};
+use super::{CHAINED_COUNTER, Engine, Host, Kind, Made, Member, Rest, Single};
 use crate::designs::esh::{self, Esh};
 use crate::designs::pea::{self, Pea};
 use crate::designs::reh::{self, Reh};
-use crate::designs::rewo::Rewo;
+use crate::designs::rewo::{self, Rewo};
 use crate::index::{Change, Finding, Index, PREFETCHED, Room, Updater};
 
 impl Kind for Single {
@@ -37,7 +37,7 @@ impl Kind for Single {
                 Design::Reh => Ok(durable(|| reh::Onlooker::new(place), pool)),
                 Design::Pea => Ok(durable(|| pea::Onlooker::new(place), pool)),
                 Design::Esh => Ok(durable(|| esh::Onlooker::new(place), pool)),
-                Design::Rewo => Err(ErrorKind::Options { what: NO_READERS }.into()),
+                Design::Rewo => Ok(durable(|| rewo::Onlooker::new(place), pool)),
             };
         }
         Ok(match (design, is_new) {

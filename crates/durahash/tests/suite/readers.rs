@@ -24,9 +24,6 @@ type Records = Map<str, [u8]>;
 /// Modes of a writer that lets others read: without a log, and with a live image, whose ring is short and fills often.
 const MODES: [SyncMode; 2] = [SyncMode::Process, SyncMode::Interval(Duration::from_millis(10))];
 
-/// Designs whose maps have readers.
-const DESIGNS: [Design; 3] = [Design::Reh, Design::Pea, Design::Esh];
-
 fn options(mode: SyncMode) -> Options {
     options_of(Design::Reh, mode)
 }
@@ -318,9 +315,14 @@ fn readers_of_esh_verify_while_writers_and_readers_are_killed() {
 }
 
 #[test]
+fn readers_of_rewo_hash_verify_while_writers_and_readers_are_killed() {
+    MODES.iter().for_each(|mode| verified(Design::Rewo, *mode, rounds()));
+}
+
+#[test]
 fn a_reader_follows_a_pool_that_grows_and_is_told_of_its_end() {
-    for design in DESIGNS {
-        MODES.iter().for_each(|mode| follow(&options_of(design, *mode)));
+    for design in Design::ALL {
+        MODES.iter().for_each(|mode| follow(&options_of(*design, *mode)));
     }
 }
 
@@ -376,13 +378,6 @@ fn pools_that_are_not_for_readers_are_refused() {
     let map: Map<u64, u64> = Options::new().sync_mode(SyncMode::Process).create(&path).unwrap();
     assert!(matches!(refused(&path).kind(), ErrorKind::Locked));
     map.close().unwrap();
-    for design in Design::ALL.iter().filter(|design| !DESIGNS.contains(design)) {
-        let (_dir, path) = new_path();
-        let options = options(MODES[1]).geometry(Geometry::default());
-        let map: Map<u64, u64> = options.design(*design).create(&path).unwrap();
-        has_none(&path);
-        map.close().unwrap();
-    }
     let (_dir, path) = new_path();
     let of_process = options(MODES[0]).geometry(Geometry::default());
     let map: MultiMap<u64, u64> = of_process.design(Design::Pea).create(&path).unwrap();

@@ -152,6 +152,9 @@ impl<M: Medium> Rewo<M> {
                     self.clear(bucket, live.fold(Commit(0), anew));
                     self.medium().drain();
                 }
+                if !lost.is_empty() || !before.is_sound() {
+                    self.count_all();
+                }
                 Ok(())
             });
             held.release();

@@ -257,6 +257,16 @@ impl<M: Medium> Rewo<M> {
         Ok(())
     }
 
+    /// Counts moves for readers in other processes (`onlooker.rs`), when both copies are live.
+    #[inline(always)]
+    fn count_moves(&self, moves: &Moves) {
+        if let Some(changes) = self.medium().changes().filter(|_| !planted(Fault::MoveUncounted)) {
+            for one in moves.all() {
+                changes.raise_moves(self.remix.mix(one.h), u64::BITS);
+            }
+        }
+    }
+
     /// Ends the moves that were begun: three fences, however many they are.
     pub(super) fn retire(&self, held: &mut Locks<'_, M>, moves: &mut Moves) -> Result<()> {
         if moves.count == 0 {
@@ -282,7 +292,13 @@ impl<M: Medium> Rewo<M> {
             medium.flush(&target.commit);
         }
         medium.fence();
+        if !planted(Fault::MoveLate) {
+            self.count_moves(moves);
+        }
         self.drop_slots(held, moves.from, slots)?;
+        if planted(Fault::MoveLate) {
+            self.count_moves(moves);
+        }
         moves.count = 0;
         Ok(())
     }

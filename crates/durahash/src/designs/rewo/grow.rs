@@ -428,6 +428,9 @@ impl<M: Medium> Rewo<M> {
             medium.fence();
         }
         self.map.set_root(ROOT, layout::root_word(self.remix, number))?;
+        if !planted(Fault::TablesUncounted) {
+            self.count_all();
+        }
         resizing.block = number;
         resizing.saved = cursor;
         Ok(())
@@ -516,6 +519,7 @@ impl<M: Medium> Rewo<M> {
                 self.drop_slots(held, number, 1 << slot)?;
                 self.live.add(-1);
                 self.cached.forget(self.medium(), h, remixed);
+                self.count_change(remixed);
                 continue;
             }
             if moves.is_full() || !self.add_move(held, &mut moves, slot, pair)? {

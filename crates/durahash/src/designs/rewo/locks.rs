@@ -149,6 +149,7 @@ impl<M: Medium> Drop for Locks<'_, M> {
             }
         }
         medium.drain();
+        self.rewo.count_all();
         self.release_since((0, 0));
     }
 }

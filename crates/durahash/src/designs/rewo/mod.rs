@@ -85,12 +85,7 @@
 //! an insert finds no room does it help until there is some: how rare that is, `grow.rs` says. A step in the
 //! background that needs space for a table, and there is none, answers that nothing is waiting.
 //!
-//! # Readers in other processes
-//! There are none. `designs/onlooker.rs` would serve them, if changes were counted by positions (`scan.rs`) in place of hashes; a move
-//! when both copies are live, before the one that leaves is cleared; and other tables before a block that names those before is written
-//! over. What is missing beyond that is for walks. A unit of them is too large to be read while nothing in it changes, so it would be
-//! read bucket by bucket, and counters of moves would have to tell that none was in it meanwhile: many of them, each of a part of all
-//! positions, as slots move all the time while a resize goes on.
+//! Readers in other processes see nothing of this. The writer counts changes of a map for them, if it was told to (`onlooker.rs`).
 //!
 //! # Departures from the paper
 //! - Fifteen slots of sixteen bytes; bitmap, lock map and two bits of each hash in one word, four more bits of
@@ -122,6 +117,7 @@ mod cuckoo;
 mod grow;
 mod layout;
 mod locks;
+mod onlooker;
 mod planted;
 mod recover;
 mod scan;
@@ -146,6 +142,9 @@ use layout::{BUCKET_BYTES, Commit, Fingerprints, SAVED};
 use planted::planted;
 use tables::{LiveTables, PLACES, Places, Table, View};
 
+/// A reader beside the writer of a table in another process.
+#[doc(hidden)]
+pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Buckets<M>>;
 #[cfg(feature = "planted")]
 pub use planted::plant;
 #[doc(hidden)]
@@ -301,6 +300,21 @@ impl<M: Medium> Rewo<M> {
     #[inline(always)]
     fn lock_of(&self, bucket: u64) -> VersionLock<'_> {
         self.lock_at(self.stripe(bucket))
+    }
+
+    /// Counts a change of one entry for readers in other processes (`onlooker.rs`), before its buckets are released.
+    #[inline(always)]
+    fn count_change(&self, remixed: u64) {
+        if !planted(Fault::EntryUncounted) {
+            self.medium().changed(remixed, u64::BITS);
+        }
+    }
+
+    /// Counts that everything may be elsewhere for them.
+    fn count_all(&self) {
+        if let Some(changes) = self.medium().changes() {
+            changes.raise_moves(0, 0);
+        }
     }
 
     /// Starts to fetch the first lines of the buckets of a hash.

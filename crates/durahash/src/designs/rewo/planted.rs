@@ -49,4 +49,14 @@ faults! {
     TablesOnceToWrite,
     /// The tables are switched without passing through all locks.
     NotPassed,
+    /// Changes of one entry are not counted for readers in other processes.
+    EntryUncounted,
+    /// Moves are not.
+    MoveUncounted,
+    /// A move is counted when its slot is cleared already.
+    MoveLate,
+    /// Other tables are not counted.
+    TablesUncounted,
+    /// A walk in another process does not ask what was moved meanwhile.
+    MovedUnseen,
 }

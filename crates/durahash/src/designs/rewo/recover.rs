@@ -288,7 +288,7 @@ impl<M: Medium> Rewo<M> {
 }
 
 /// The hash of hashes that chooses buckets, and that check sums are made of.
-fn remix_of(seed: u64) -> WordMix {
+pub(super) fn remix_of(seed: u64) -> WordMix {
     WordMix::new(!seed)
 }
 
@@ -300,56 +300,80 @@ pub(super) struct TablesBlock {
     pub(super) cursor: u64,
 }
 
-/// Reads the block that the root names.
+/// The words of a block of tables; `None` where its check sum says otherwise.
 ///
 /// # Errors
-/// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
-pub(super) fn read_block<M: Medium>(map: &Place<M>) -> Result<TablesBlock> {
-    let pool = map.pool();
-    let medium = pool.medium();
-    let mix = remix_of(map.format().seed);
-    let per_extent = pool.extent_bytes() / BUCKET_BYTES;
-    let number = layout::block_of(mix, map.root(ROOT)?)
-        .filter(|block| map.directory_extents().contains(&(block / per_extent)))
-        .ok_or_else(|| Error::corrupt("the root of the tables", 256))?;
-    let off = number * BUCKET_BYTES;
-    let corrupt = || Error::corrupt("the block of tables", off);
-    let block: &Tables = pool.at(off)?;
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool ends before it.
+pub(super) fn block_words<M: Medium>(
+    map: &Place<M>,
+    number: u64,
+) -> Result<Option<[u64; layout::BLOCK_WORDS]>> {
+    let medium = map.pool().medium();
+    let block: &Tables = map.pool().at(number.wrapping_mul(BUCKET_BYTES))?;
     let mut words = [0; layout::BLOCK_WORDS];
     for (word, v) in layout::fields(block).zip(&mut words) {
         *v = medium.load(word);
     }
-    if medium.load(&block.sum) != layout::sum_of(mix, words.into_iter()) {
-        return Err(corrupt());
-    }
-    let resize = Resize::from_code(bits(words[0], 0, 3)).ok_or_else(corrupt)?;
+    let sum = layout::sum_of(remix_of(map.format().seed), words.into_iter());
+    Ok((medium.load(&block.sum) == sum).then_some(words))
+}
+
+/// The tables in the words of a block; `None` where no pool has such.
+pub(super) fn tables_in<M: Medium>(
+    map: &Place<M>,
+    words: &[u64; layout::BLOCK_WORDS],
+) -> Option<TableSet> {
+    let pool = map.pool();
+    let per_extent = pool.extent_bytes() / BUCKET_BYTES;
+    let resize = Resize::from_code(bits(words[0], 0, 3))?;
     let count = (words[0] >> 3) as usize;
-    let mut wanted = TableSet { resize, count, tables: [None; tables::ALL] };
     if !(resize.needs()..=TABLES).contains(&count) {
-        return Err(corrupt());
+        return None;
     }
-    let units = map.unit_extents();
+    let mut wanted = TableSet { resize, count, tables: [None; tables::ALL] };
     for (i, (entry, table)) in words[2..].iter().zip(&mut wanted.tables).enumerate() {
         let is_used = resize.has(count, i);
         if is_used != (*entry != 0) {
-            return Err(corrupt());
+            return None;
         }
         if is_used {
             let (first, shift) = (entry >> 8, bits(*entry, 0, 8) as u32);
-            // So many extents in a row.
-            let at = units.binary_search(&first).map_err(|_| corrupt())?;
-            let last = 1_u64.checked_shl(shift).and_then(|n| first.checked_add(n - 1));
-            let is_run =
-                last.is_some_and(|last| units.get(at + (last - first) as usize) == Some(&last));
-            if !is_run {
-                return Err(corrupt());
+            let end = 1_u64.checked_shl(shift).and_then(|extents| first.checked_add(extents))?;
+            if end > pool.max_bytes() / pool.extent_bytes() {
+                return None;
             }
             let shift = shift + per_extent.ilog2();
             *table = Some(Table { first: first * per_extent, shift });
         }
     }
+    Some(wanted)
+}
+
+/// Reads the block that the root names.
+///
+/// # Errors
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
+pub(super) fn read_block<M: Medium>(map: &Place<M>) -> Result<TablesBlock> {
+    let per_extent = map.pool().extent_bytes() / BUCKET_BYTES;
+    let number = layout::block_of(remix_of(map.format().seed), map.root(ROOT)?)
+        .filter(|block| map.directory_extents().contains(&(block / per_extent)))
+        .ok_or_else(|| Error::corrupt("the root of the tables", 256))?;
+    let corrupt = || Error::corrupt("the block of tables", number * BUCKET_BYTES);
+    let words = block_words(map, number)?.ok_or_else(corrupt)?;
+    let wanted = tables_in(map, &words).ok_or_else(corrupt)?;
+    // So many extents in a row.
+    let units = map.unit_extents();
+    let is_run = |(_, table): (usize, Table)| {
+        let (first, extents) = (table.first / per_extent, table.buckets() / per_extent);
+        let last = first + extents - 1;
+        let at = units.binary_search(&first).ok();
+        at.is_some_and(|at| units.get(at + (extents - 1) as usize) == Some(&last))
+    };
+    if !wanted.all().all(is_run) {
+        return Err(corrupt());
+    }
     // Each table is as large as all before it.
-    let sizes = wanted.tables[..count].iter().flatten().map(|table| table.buckets());
+    let sizes = wanted.tables[..wanted.count].iter().flatten().map(|table| table.buckets());
     let is_doubling = sizes
         .enumerate()
         .try_fold(0, |sum, (i, buckets)| (i == 0 || buckets == sum).then_some(sum + buckets));

@@ -15,7 +15,7 @@ use super::{READ_TRIES, Rewo};
 use crate::designs::one_of_each;
 
 /// Where the unit after that of `at` begins, if units have so many bits in common.
-fn next_unit(at: u64, bits: u32) -> Option<u64> {
+pub(super) fn next_unit(at: u64, bits: u32) -> Option<u64> {
     let next = prefix(at, bits) + 1;
     (next >> bits == 0).then(|| next << (64 - bits))
 }

@@ -202,6 +202,18 @@ impl TableSet {
         None
     }
 
+    /// What it says of hashes, wherever the tables are.
+    const fn view(&self) -> View {
+        View((self.count as u64) << COUNT_BIT | self.resize as u64)
+    }
+
+    /// All buckets that a hash may be in, those that the walk over the sources has passed among them.
+    pub(super) fn places(&self, h: u64, remixed: u64) -> impl Iterator<Item = u64> {
+        let view = self.view();
+        let numbers = [Some(view.target(h))].into_iter().chain(view.sources(h)).flatten();
+        numbers.filter_map(|i| self.tables[i]).flat_map(move |table| table.pair(remixed))
+    }
+
     /// The tables that are left when the resize has ended.
     pub(super) fn finished(&self) -> Self {
         let mut done = TableSet { resize: Resize::None, ..*self };
@@ -312,8 +324,7 @@ impl LiveTables {
         if !planted(Fault::PassedKept) {
             self.passed.0.store(0, Ordering::Relaxed);
         }
-        let word = next | (wanted.count as u64) << COUNT_BIT | wanted.resize as u64;
-        self.state.store(word, Ordering::SeqCst);
+        self.state.store(next | wanted.view().0, Ordering::SeqCst);
     }
 
     /// The walk over the sources of these tables, which are in use, has come to a position: slots of the buckets

@@ -183,6 +183,7 @@ impl<M: Medium> Rewo<M> {
         medium.drain();
         self.live.add(1);
         copied.end();
+        self.count_change(remixed);
         Ok(if commit.count() >= self.slots { Left::Full } else { Left::Nothing })
     }
 
@@ -210,6 +211,7 @@ impl<M: Medium> Rewo<M> {
         if !planted(Fault::CopyKept) {
             copied.end();
         }
+        self.count_change(remixed);
         Ok(Left::Nothing)
     }
 
@@ -225,6 +227,7 @@ impl<M: Medium> Rewo<M> {
         if !planted(Fault::CopyOutlives) {
             copied.end();
         }
+        self.count_change(remixed);
         Ok(if commit.count() * 3 <= self.slots { Left::Sparse } else { Left::Nothing })
     }
 }
