@@ -88,7 +88,8 @@ const ENTRY_BYTES: u64 = 16;
 const RESERVED_BYTES: u64 = 72;
 
 /// Why a pool that another process writes cannot be read.
-const NO_READERS: &str = "another process has the pool open for writing, and beside it no multimap and no map of Rewo-Hash can be read";
+const NO_READERS: &str =
+    "another process has the pool open for writing, and beside it no map of Rewo-Hash can be read";
 
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
