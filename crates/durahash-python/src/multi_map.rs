@@ -86,7 +86,7 @@ impl MultiMap {
             create,
             mode,
             read_only,
-            // A reader beside a writer sees no multimap.
+            // A writer in Python lets others read maps and caches only.
             readers: false,
             max_bytes,
             design: None,

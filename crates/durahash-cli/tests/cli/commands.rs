@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use durahash::{Design, Map, Options, SyncMode};
+use durahash::{Design, Map, MultiMap, Options, SyncMode};
 use serde_json::Value;
 
 use crate::tool::{Work, answer};
@@ -222,6 +222,17 @@ fn read_beside(options: &Options, design: &str) {
     assert_eq!(map.get("key").unwrap(), Some(8));
     map.close().unwrap();
     assert_eq!(work.run("get a.pool key").ok(), "8\n");
+
+    let map: MultiMap<str, u64> = options.create(&work.path("m.pool")).unwrap();
+    (0..40).for_each(|value| map.add("key", &value).unwrap());
+    assert_eq!(work.run("get m.pool key").sorted_lines().len(), 40);
+    assert!(map.remove_one("key", &0).unwrap());
+    let mut lines: Vec<String> = (1..40).map(|value| format!("key\t{value}\n")).collect();
+    lines.sort();
+    let dump = work.run("dump m.pool");
+    assert!(dump.sorted_lines().into_iter().eq(lines.iter().map(String::as_bytes)));
+    work.run("check m.pool").ok();
+    assert!(work.run("stats m.pool").ok().contains("entries           39\n"));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use durahash::esh::{self, Esh};
-use durahash::index::{Change, Index, Room};
-use durahash::pea::{self, Pea};
+use durahash::index::{Change, Index, IndexBase, MultiIndex, OneKey, Room, Scanned, Values};
+use durahash::pea::{self, MultiOnlooker, MultiPea, Pea};
 use durahash::reh::{self, Reh};
 use durahash::rewo::{self, Cache, Rewo};
 use durahash_crash::script::Rng;
@@ -24,16 +24,129 @@ use crate::planted::with;
 const MAX_BYTES: u64 = 4 << 20;
 const KEYS: usize = 40;
 
+/// A map or a multimap: the values of keys.
+trait Table: Send + Sync {
+    fn apply(&self, operation: Operation);
+
+    /// The values of the key of an operation, in order, when it is done.
+    fn after(&self, before: &[u64], operation: Operation) -> Vec<u64>;
+}
+
+/// A reader of one.
+trait Reader {
+    /// The values of a key, in order.
+    fn get(&self, h: u64) -> Vec<u64>;
+
+    fn count(&self, h: u64) -> u64;
+
+    /// All keys and values that a walk finds.
+    fn walk(&self) -> Vec<(u64, u64)>;
+}
+
+struct OfMap<I>(I);
+
+impl<I: Index> Table for OfMap<I> {
+    fn apply(&self, (h, what): Operation) {
+        let change = if let What::Put(value) = what { Change::Set(value) } else { Change::Remove };
+        self.0.update(h, Room::ForNew, &mut |_| Ok(change)).unwrap();
+    }
+
+    fn after(&self, _: &[u64], (_, what): Operation) -> Vec<u64> {
+        if let What::Put(value) = what { vec![value] } else { Vec::new() }
+    }
+}
+
+impl<I: Index> Reader for OfMap<I> {
+    fn get(&self, h: u64) -> Vec<u64> {
+        self.0.get(h).unwrap().into_iter().collect()
+    }
+
+    fn count(&self, h: u64) -> u64 {
+        self.get(h).len() as u64
+    }
+
+    fn walk(&self) -> Vec<(u64, u64)> {
+        scanned(&self.0)
+    }
+}
+
+struct OfMultimap<I>(I);
+
+impl<I: MultiIndex> Table for OfMultimap<I> {
+    fn apply(&self, (h, what): Operation) {
+        match what {
+            What::Put(value) => self.0.add(h, value, &OneKey).unwrap(),
+            What::Remove(value) => {
+                self.0.remove_one(h, &OneKey, &mut |found| Ok(found == value)).map(drop).unwrap();
+            }
+            What::RemoveAll => drop(self.0.remove_all(h, &OneKey, None).unwrap()),
+        }
+    }
+
+    fn after(&self, before: &[u64], (_, what): Operation) -> Vec<u64> {
+        let mut values = before.to_vec();
+        match what {
+            What::Put(value) => values.push(value),
+            What::Remove(value) => values.retain(|other| *other != value),
+            What::RemoveAll => values.clear(),
+        }
+        values.sort_unstable();
+        values
+    }
+}
+
+impl<I: MultiIndex> Reader for OfMultimap<I> {
+    fn get(&self, h: u64) -> Vec<u64> {
+        let mut found = Values::default();
+        self.0.read(h, &OneKey, &mut found, &mut |_, _| Ok(())).unwrap();
+        found.payloads.sort_unstable();
+        found.payloads
+    }
+
+    fn count(&self, h: u64) -> u64 {
+        self.0.count(h, &OneKey).unwrap()
+    }
+
+    fn walk(&self) -> Vec<(u64, u64)> {
+        let mut all = Vec::new();
+        for of_one in scanned(&self.0).chunk_by(|a, b| a.0 == b.0) {
+            let h = of_one[0].0;
+            let one = |(_, slot): &(u64, Scanned)| match slot {
+                Scanned::One(value) => Some((h, *value)),
+                Scanned::Many(_) => None,
+            };
+            match of_one.iter().map(one).collect::<Option<Vec<_>>>() {
+                Some(values) => all.extend(values),
+                None => all.extend(self.get(h).into_iter().map(|value| (h, value))),
+            }
+        }
+        all
+    }
+}
+
+/// All slots that a reader finds by a walk.
+fn scanned<I: IndexBase>(onlooker: &I) -> Vec<(u64, I::Slot)> {
+    let (mut at, mut all) = (Some(0), Vec::new());
+    while let Some(from) = at {
+        at = onlooker.scan(from, &mut all).unwrap();
+    }
+    all
+}
+
 /// A table, and a reader of it.
-type Both = (Arc<dyn Index>, Box<dyn Index>);
+type Both = (Arc<dyn Table>, Box<dyn Reader>);
 /// Makes them.
 type Design = fn() -> (Sim, Both);
 
-const DESIGNS: [Design; 5] = [reh, pea, pea_of_small, esh, rewo];
+const DESIGNS: [Design; 6] = [reh, pea, pea_of_small, esh, rewo, multi];
 
 fn pool(design: u8, buckets: u8) -> (Sim, Arc<Pool<Sim>>) {
+    pool_of(design, buckets, 3)
+}
+
+fn pool_of(design: u8, buckets: u8, slots: u8) -> (Sim, Arc<Pool<Sim>>) {
     let sim = Sim::new(MAX_BYTES);
-    let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets };
+    let geometry = Geometry { extent_shift: 10, slots, hash_bits: 0, buckets };
     let format = Format::of_index(design, geometry, MAX_BYTES);
     let pool = Pool::create(sim.clone(), &format).unwrap();
     (sim, Arc::new(pool))
@@ -42,7 +155,7 @@ fn pool(design: u8, buckets: u8) -> (Sim, Arc<Pool<Sim>>) {
 fn reh() -> (Sim, Both) {
     let (sim, pool) = pool(1, 1);
     let table = Reh::create(Arc::clone(&pool)).unwrap();
-    (sim, (Arc::new(table), Box::new(reh::Onlooker::new(pool).unwrap())))
+    (sim, (Arc::new(OfMap(table)), Box::new(OfMap(reh::Onlooker::new(pool).unwrap()))))
 }
 
 /// Segments of four buckets.
@@ -58,20 +171,28 @@ fn pea_of_small() -> (Sim, Both) {
 fn pea_of(buckets: u8) -> (Sim, Both) {
     let (sim, pool) = pool(2, buckets);
     let table = Pea::create(Arc::clone(&pool), pea::Policy::default()).unwrap();
-    (sim, (Arc::new(table), Box::new(pea::Onlooker::new(pool).unwrap())))
+    (sim, (Arc::new(OfMap(table)), Box::new(OfMap(pea::Onlooker::new(pool).unwrap()))))
 }
 
 fn esh() -> (Sim, Both) {
     let (sim, pool) = pool(3, 4);
     let table = Esh::create(Arc::clone(&pool)).unwrap();
-    (sim, (Arc::new(table), Box::new(esh::Onlooker::new(pool).unwrap())))
+    (sim, (Arc::new(OfMap(table)), Box::new(OfMap(esh::Onlooker::new(pool).unwrap()))))
+}
+
+/// Buckets of six slots, as values move in their bucket; value buffers of four values and more.
+fn multi() -> (Sim, Both) {
+    let (sim, pool) = pool_of(2, 1, 6);
+    let table = MultiPea::create(Arc::clone(&pool), pea::Policy::default()).unwrap();
+    let onlooker = MultiOnlooker::new(pool).unwrap();
+    (sim, (Arc::new(OfMultimap(table)), Box::new(OfMultimap(onlooker))))
 }
 
 /// Tables of four buckets, and more.
 fn rewo() -> (Sim, Both) {
     let (sim, pool) = pool(4, 0);
     let table = Rewo::create(Arc::clone(&pool), Cache::of_bytes(0)).unwrap();
-    (sim, (Arc::new(table), Box::new(rewo::Onlooker::new(pool).unwrap())))
+    (sim, (Arc::new(OfMap(table)), Box::new(OfMap(rewo::Onlooker::new(pool).unwrap()))))
 }
 
 type Interruption = Box<dyn FnMut()>;
@@ -112,12 +233,17 @@ fn key(i: usize) -> u64 {
     (if i.is_multiple_of(2) { h >> 2 } else { h }) & !0xfe
 }
 
-/// A key, and its new value if it is put.
-type Operation = (u64, Option<u64>);
+/// A key, and what is done.
+type Operation = (u64, What);
 
-fn update(table: &dyn Index, (h, value): Operation) {
-    let change = value.map_or(Change::Remove, Change::Set);
-    table.update(h, Room::ForNew, &mut |_| Ok(change)).unwrap();
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    /// A value comes, of a map in the place of the one before.
+    Put(u64),
+    /// This value goes; that of a map, whatever it is.
+    Remove(u64),
+    /// All values of the key go.
+    RemoveAll,
 }
 
 /// An operation that is held up, and how it goes on.
@@ -128,7 +254,7 @@ type Planter = Arc<dyn Fn() + Send + Sync>;
 
 /// Does an operation in another thread, which is held up before one of its calls until the answer is called.
 fn hold_up(
-    (table, planter): (Arc<dyn Index>, Planter),
+    (table, planter): (Arc<dyn Table>, Planter),
     operation: Operation,
     mut calls: usize,
 ) -> impl FnOnce() {
@@ -143,7 +269,7 @@ fn hold_up(
     };
     let thread = thread::spawn(move || {
         planter();
-        interrupted(wait, || update(&*table, operation));
+        interrupted(wait, || table.apply(operation));
     });
     // Or it is done.
     let _ = is_held.recv();
@@ -155,9 +281,10 @@ fn hold_up(
 
 /// A table, a reader of it, and what it has.
 struct Play {
-    table: Arc<dyn Index>,
-    onlooker: Box<dyn Index>,
-    model: Cell<BTreeMap<u64, u64>>,
+    table: Arc<dyn Table>,
+    onlooker: Box<dyn Reader>,
+    /// The values of each key that has had any.
+    model: Cell<BTreeMap<u64, Vec<u64>>>,
     rng: Cell<Option<Rng>>,
     next: Cell<u64>,
     /// Puts of ten operations; it turns.
@@ -179,10 +306,15 @@ impl Play {
         drawn
     }
 
-    fn model(&self) -> BTreeMap<u64, u64> {
+    fn model(&self) -> BTreeMap<u64, Vec<u64>> {
         let model = self.model.take();
         self.model.set(model.clone());
         model
+    }
+
+    /// One of the keys; half the time one of a few, which have many values in a multimap.
+    fn key(&self) -> u64 {
+        key(self.below([4, KEYS][self.below(2)]))
     }
 
     /// The next operation.
@@ -190,34 +322,41 @@ impl Play {
         if self.below(30) == 0 {
             self.puts.set([8, 2][self.below(2)]);
         }
-        let h = key(self.below(KEYS));
-        self.next.set(self.next.get() + 1);
-        (h, (self.below(10) < self.puts.get()).then_some(self.next.get()))
+        self.draw_of(self.key(), self.below(10) < self.puts.get())
     }
 
-    /// Does it.
-    fn apply(&self, operation: Operation) {
-        update(&*self.table, operation);
-        self.note(operation);
+    /// One of this key.
+    fn draw_of(&self, h: u64, is_put: bool) -> Operation {
+        self.next.set(self.next.get() + 1);
+        if is_put {
+            return (h, What::Put(self.next.get()));
+        }
+        let values = self.model().remove(&h).unwrap_or_default();
+        if values.is_empty() || self.below(20) == 0 {
+            return (h, What::RemoveAll);
+        }
+        (h, What::Remove(values[self.below(values.len())]))
+    }
+
+    /// What the key of an operation will have.
+    fn after(&self, operation: Operation) -> Vec<u64> {
+        let before = self.model().remove(&operation.0).unwrap_or_default();
+        self.table.after(&before, operation)
+    }
+
+    /// Does it; what its key has then.
+    fn apply(&self, operation: Operation) -> Vec<u64> {
+        self.table.apply(operation);
+        self.note(operation)
     }
 
     /// It is done.
-    fn note(&self, (h, value): Operation) {
+    fn note(&self, operation: Operation) -> Vec<u64> {
+        let after = self.after(operation);
         let mut model = self.model.take();
-        match value {
-            Some(value) => model.insert(h, value),
-            None => model.remove(&h),
-        };
+        model.insert(operation.0, after.clone());
         self.model.set(model);
-    }
-
-    /// All that a reader finds by a walk.
-    fn scanned(&self) -> Vec<(u64, u64)> {
-        let (mut at, mut all) = (Some(0), Vec::new());
-        while let Some(from) = at {
-            at = self.onlooker.scan(from, &mut all).unwrap();
-        }
-        all
+        after
     }
 }
 
@@ -228,24 +367,23 @@ fn by_held_up_writers(design: Design, operations: usize) -> Option<String> {
     for _ in 0..operations {
         let operation = play.draw();
         let before = play.model();
-        let mut after = before.clone();
-        match operation {
-            (h, Some(value)) => after.insert(h, value),
-            (h, None) => after.remove(&h),
-        };
+        let after = play.after(operation);
         let (told, looking) = (Rc::clone(&wrong), Rc::clone(&play));
         let look = move || {
-            let allowed = |h: u64, found: Option<u64>| {
-                [before.get(&h), after.get(&h)].contains(&found.as_ref())
+            let allowed = |h: u64, found: &[u64]| {
+                let had = before.get(&h).map_or(&[][..], Vec::as_slice);
+                found == had || h == operation.0 && found == after
             };
             for h in (0..KEYS).map(key) {
-                let found = looking.onlooker.get(h).unwrap();
-                if !allowed(h, found) {
-                    told.set(Some(format!("{operation:?}: {h:#x} has {found:?}")));
+                let found = looking.onlooker.get(h);
+                let count = looking.onlooker.count(h);
+                if !allowed(h, &found) || count != found.len() as u64 {
+                    told.set(Some(format!("{operation:?}: {h:#x} has {found:?}, {count}")));
                 }
             }
-            let all: BTreeMap<u64, u64> = looking.scanned().into_iter().collect();
-            if (0..KEYS).map(key).any(|h| !allowed(h, all.get(&h).copied())) {
+            let all = by_key(looking.onlooker.walk());
+            let values = |h| all.get(&h).map_or(&[][..], Vec::as_slice);
+            if (0..KEYS).map(key).any(|h| !allowed(h, values(h))) {
                 told.set(Some(format!("{operation:?}: a walk finds {all:?}")));
             }
         };
@@ -260,16 +398,16 @@ fn by_held_up_writers(design: Design, operations: usize) -> Option<String> {
 /// Readers are held up before one of their calls while some operations are done, and sometimes a last one to a part.
 fn by_held_up_readers(design: Design, planter: &Planter, rounds: u64) -> Option<String> {
     let play = Play::new(design, seed(2));
-    (0..60).for_each(|_| play.apply(play.draw()));
+    (0..60).for_each(|_| drop(play.apply(play.draw())));
     (0..rounds).find_map(|round| {
-        let (before, h) = (play.model(), key(play.below(KEYS)));
-        // The values that each key has had meanwhile.
-        let had: Rc<Cell<BTreeMap<u64, BTreeSet<Option<u64>>>>> = Rc::default();
+        let (before, h) = (play.model(), play.key());
+        // What each key has had meanwhile.
+        let had: Rc<Cell<BTreeMap<u64, BTreeSet<Vec<u64>>>>> = Rc::default();
         let (seen, writer, planter) = (Rc::clone(&had), Rc::clone(&play), Arc::clone(planter));
         let held: Rc<Cell<Option<Held>>> = Rc::default();
         let holds = Rc::clone(&held);
-        let is_walk = round % 4 == 0;
-        let mut calls = play.below(if is_walk { 400 } else { [16, 40][play.below(2)] });
+        let (is_walk, is_count) = (round % 4 == 0, round % 16 == 1);
+        let mut calls = play.below(if is_walk { 400 } else { [16, 40, 120][play.below(3)] });
         // Few, so that a change of the key itself need not hide what it met; or so many that the table grows or shrinks.
         let count = [0, 1, 3, 10, 80][play.below(5)];
         if play.below(2) == 0 {
@@ -279,51 +417,70 @@ fn by_held_up_readers(design: Design, planter: &Planter, rounds: u64) -> Option<
             if calls == 0 {
                 let mut had = seen.take();
                 for _ in 0..count {
-                    let (h, value) = writer.draw();
-                    writer.apply((h, value));
-                    had.entry(h).or_default().insert(value);
+                    let operation = writer.draw();
+                    had.entry(operation.0).or_default().insert(writer.apply(operation));
                 }
                 if !is_walk && writer.below(3) == 0 {
-                    let (of, value) = (writer.draw().0, Some(writer.next.get()));
-                    let value = value.filter(|_| writer.below(2) == 0);
-                    let operation = (if writer.below(2) == 0 { of } else { h }, value);
+                    let is_put = writer.below(2) == 0;
+                    let of = if writer.below(2) == 0 { writer.key() } else { h };
+                    let operation = writer.draw_of(of, is_put);
                     // A remove that brings another entry home looks for it.
-                    let most = if value.is_some() { 12 } else { [60, 150][writer.below(2)] };
+                    let most = if is_put { 12 } else { [60, 150][writer.below(2)] };
                     let table = (Arc::clone(&writer.table), Arc::clone(&planter));
                     let go_on = hold_up(table, operation, writer.below(most));
-                    had.entry(operation.0).or_default().insert(value);
+                    had.entry(operation.0).or_default().insert(writer.after(operation));
                     holds.set(Some((operation, Box::new(go_on))));
                 }
                 seen.set(had);
             }
             calls = calls.wrapping_sub(1);
         };
-        let found = interrupted(interrupt, || match is_walk {
-            true => play.scanned(),
-            false => play.onlooker.get(h).unwrap().into_iter().map(|v| (h, v)).collect(),
-        });
+        let mut count = None;
+        let found = by_key(interrupted(interrupt, || match is_walk {
+            true => play.onlooker.walk(),
+            false if is_count => {
+                count = Some(play.onlooker.count(h) as usize);
+                Vec::new()
+            }
+            false => play.onlooker.get(h).into_iter().map(|v| (h, v)).collect(),
+        }));
         let mut is_unseen = false;
         if let Some((operation, go_on)) = held.take() {
-            let is_new = (h, found.first().map(|(_, v)| *v)) == operation;
             // None may have been seen for another reason.
-            let is_put = operation.1.is_some();
-            is_unseen = is_put && is_new && play.onlooker.get(h).unwrap() != operation.1;
+            if let (of, What::Put(value)) = operation
+                && found.get(&of).is_some_and(|values| values.contains(&value))
+            {
+                is_unseen = !play.onlooker.get(of).contains(&value);
+            }
             go_on();
             play.note(operation);
         }
         let had = had.take();
         let mut keys = (0..KEYS).map(key).filter(|other| is_walk || *other == h);
         keys.find_map(|h| {
-            let values: Vec<u64> =
-                found.iter().filter(|(other, _)| *other == h).map(|(_, v)| *v).collect();
-            let value = values.first().copied();
-            let is_right = before.get(&h).copied() == value
-                || had.get(&h).is_some_and(|had| had.contains(&value));
-            (!is_right || is_unseen || values.len() > 1).then(|| {
-                format!("round {round}: {h:#x} had {:?}, {had:?}, found {values:?}", before.get(&h))
+            let values = found.get(&h).cloned().unwrap_or_default();
+            let is_it = |state: &Vec<u64>| match count {
+                Some(count) => state.len() == count,
+                None => *state == values,
+            };
+            let is_right = is_it(&before.get(&h).cloned().unwrap_or_default())
+                || had.get(&h).is_some_and(|had| had.iter().any(is_it));
+            (!is_right || is_unseen).then(|| {
+                let (before, had) = (before.get(&h), had.get(&h));
+                format!(
+                    "round {round}: {h:#x} had {before:?}, {had:?}, found {values:?}, {count:?}"
+                )
             })
         })
     })
+}
+
+/// The values of each key, in order.
+fn by_key(found: Vec<(u64, u64)>) -> BTreeMap<u64, Vec<u64>> {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    found.into_iter().for_each(|(h, value)| all.entry(h).or_default().push(value));
+    all.values_mut().for_each(|values| values.sort_unstable());
+    all
 }
 
 #[test]
@@ -362,6 +519,14 @@ fn changes_that_are_not_counted_are_found() {
     use pea::Fault;
     let faults = [Fault::EntryUncounted, Fault::MoveUncounted, Fault::SegmentUncounted];
     are_found(pea::plant, &faults, pea);
+}
+
+#[test]
+fn faults_of_what_readers_of_multimaps_rely_on_are_found() {
+    use pea::Fault;
+    let counted = [Fault::EntryUncounted, Fault::MoveUncounted, Fault::CompactUncounted];
+    are_found(pea::plant, &counted, multi);
+    are_found(pea::plant, &[Fault::ValuesUnnoted, Fault::HeadOnce], multi);
 }
 
 #[test]

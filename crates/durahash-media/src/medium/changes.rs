@@ -22,7 +22,14 @@
 //!           of the log's area, which it has not. Zeros: the words are those of the pool's own file
 //!        8  segments of Pea Hash that were replaced, in all maps
 //!        9  counters: hashes in their order, each as many
+//!           behind them notes, for the hashes of each counter: how many were taken, and the last ones
+//!           {number, from 1 on (bits 32-63), last bits of the hash (0-31)}
 //! ```
+//!
+//! A counter has many hashes, and what takes long to read would be read in vain again and again while others of them are
+//! changed. So changes of the values of a key of a multimap are noted, too, with the hash, behind the counter and before the locks are
+//! released. A reader that knows how many notes were taken when it began looks through those that came since, and
+//! relies on what it has if all of them are there and none is of its hash.
 
 use std::ptr::NonNull;
 
@@ -31,7 +38,7 @@ use crate::word::PmU64;
 /// Words before the counters.
 const HEAD_WORDS: usize = 9;
 /// The format of these words.
-const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x03");
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x04");
 /// What a counter has more after a move. One that has come to its upper half by other changes tells of a move that was none.
 const MOVE: u64 = 1 << 32;
 /// What names the medium whose words the counters are of.
@@ -44,7 +51,14 @@ const SEGMENTS: usize = 8;
 pub(crate) const EPOCH_OFF: u64 = 8;
 /// Counters of a file, as a power of two.
 pub(crate) const FILE_SHIFT: u32 = 12;
-pub(crate) const FILE_BYTES: u64 = (HEAD_WORDS as u64 + (1 << FILE_SHIFT)) * 8;
+pub(crate) const FILE_BYTES: u64 = words(FILE_SHIFT) as u64 * 8;
+/// Notes that are kept for the hashes of a counter.
+const NOTES: usize = 15;
+
+/// Words where there are `1 << shift` counters.
+const fn words(shift: u32) -> usize {
+    HEAD_WORDS + (1 << shift) * (2 + NOTES)
+}
 
 /// Counters of changes. See the module docs in the source.
 pub struct Changes {
@@ -65,8 +79,7 @@ impl Changes {
     /// Those in words that `memory` keeps.
     ///
     /// # Safety
-    /// There are `HEAD_WORDS` words, and `1 << shift` more, as long as `memory` lives, and they are accessed as
-    /// atomics only; of a reader they may not be writable, and then it only reads.
+    /// There are `words(shift)` words, as long as `memory` lives, and they are accessed as atomics only; of a reader they may not be writable, and then it only reads.
     pub(crate) unsafe fn over(
         words: NonNull<PmU64>,
         shift: u32,
@@ -80,8 +93,7 @@ impl Changes {
     /// `1 << shift` counters on the heap.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn on_heap(shift: u32) -> Self {
-        let mut words: Box<[PmU64]> =
-            (0..HEAD_WORDS + (1 << shift)).map(|_| PmU64::new(0)).collect();
+        let mut words: Box<[PmU64]> = (0..words(shift)).map(|_| PmU64::new(0)).collect();
         let first = NonNull::from(&mut *words).cast();
         // SAFETY: the words of the box, which stay where they are.
         unsafe { Self::over(first, shift, Box::new(words)) }
@@ -89,7 +101,7 @@ impl Changes {
 
     fn words(&self) -> &[PmU64] {
         // SAFETY: the promise of `over`.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), HEAD_WORDS + (1 << self.shift)) }
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), words(self.shift)) }
     }
 
     /// The counters of the hashes that begin like `h` in `bits` bits.
@@ -126,6 +138,49 @@ impl Changes {
     #[must_use]
     pub fn of(&self, h: u64, bits: u32) -> u64 {
         self.counters(h, bits).iter().fold(0, |sum, counter| sum.wrapping_add(counter.load()))
+    }
+
+    /// How many notes were taken of the hashes that have one counter with `h`, and the last ones.
+    #[inline]
+    fn notes(&self, h: u64) -> (&PmU64, &[PmU64]) {
+        let first = (h >> (64 - self.shift)) as usize * (1 + NOTES);
+        let notes = &self.words()[HEAD_WORDS + (1 << self.shift) + first..][..1 + NOTES];
+        (&notes[0], &notes[1..])
+    }
+
+    /// The note of `h` that comes after `before` others.
+    #[inline]
+    fn note_of(h: u64, before: u64) -> u64 {
+        (before + 1) << 32 | h & u64::from(u32::MAX)
+    }
+
+    /// Notes a change of the values of `h`.
+    #[inline]
+    pub fn note(&self, h: u64) {
+        let (count, notes) = self.notes(h);
+        let before = count.fetch_add(1);
+        notes[(before % NOTES as u64) as usize].store(Self::note_of(h, before));
+    }
+
+    /// How many notes were taken that may be of `h`.
+    #[inline]
+    #[must_use]
+    pub fn noted(&self, h: u64) -> u64 {
+        self.notes(h).0.load()
+    }
+
+    /// The same, if none of those behind the first `known` is of `h`; `None` also where that cannot be told.
+    #[inline]
+    #[must_use]
+    pub fn noted_others(&self, h: u64, known: u64) -> Option<u64> {
+        let (count, notes) = self.notes(h);
+        let count = count.load();
+        let is_other = |before: u64| {
+            let note = notes[(before % NOTES as u64) as usize].load();
+            let of_h = Self::note_of(h, before);
+            note >> 32 == of_h >> 32 && note != of_h
+        };
+        (count.wrapping_sub(known) <= NOTES as u64 && (known..count).all(is_other)).then_some(count)
     }
 
     /// Counts a segment that was replaced, for readers who look at less of it at once.
@@ -214,5 +269,30 @@ mod tests {
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));
         changes.name([0, 1, 0, 0, 0]);
         assert!(!changes.are_counted_for(7));
+    }
+
+    #[test]
+    fn notes_tell_changes_of_other_hashes_from_those_of_one() {
+        let changes = Changes::on_heap(4);
+        let (h, other, elsewhere) = (3 << 60 | 7, 3 << 60 | 8, 4 << 60 | 7);
+        assert_eq!(changes.noted_others(h, 0), Some(0));
+        for round in 0..3 {
+            let known = changes.noted(h);
+            (0..NOTES).for_each(|_| changes.note(other));
+            changes.note(elsewhere);
+            assert_eq!(changes.noted_others(h, known), Some(known + NOTES as u64), "{round}");
+            assert_eq!(changes.noted_others(other, known), None);
+            changes.note(other);
+            assert_eq!(changes.noted_others(h, known), None, "the first is not kept");
+            let known = changes.noted(h);
+            changes.note(h);
+            assert_eq!(changes.noted_others(h, known), None);
+            assert_eq!(changes.noted_others(other, known), Some(known + 1));
+        }
+        // Taken, and not written yet.
+        let known = changes.noted(h);
+        changes.notes(h).0.fetch_add(1);
+        assert_eq!(changes.noted_others(h, known), None);
+        assert_eq!(changes.of(h, 64), 0);
     }
 }

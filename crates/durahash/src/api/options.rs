@@ -142,10 +142,10 @@ impl Options {
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
         /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
-        /// image](Options::live_image). A pool with a multimap, or with a map of [`Design::Rewo`](crate::Design::Rewo), has no
-        /// readers: they get [`Options`](crate::ErrorKind::Options). A file of 36 KiB beside the pool is made for it,
+        /// image](Options::live_image). A pool with a map of [`Design::Rewo`](crate::Design::Rewo) has no
+        /// readers: they get [`Options`](crate::ErrorKind::Options). A file of 548 KiB beside the pool is made for it,
         /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
-        /// entry counts one up there. Readers of a live image in another directory need the same
+        /// entry counts one up there, in a multimap with its hash. Readers of a live image in another directory need the same
         /// [`live_dir`](Options::live_dir).
         ///
         /// A reader finds every key that is there throughout, and gives each a value that it had at some moment of
@@ -157,7 +157,8 @@ impl Options {
         ///
         /// The counters are 4096, each of as many hashes: a key that is updated without pause may hold up readers of
         /// its 4096th of the keys as long. In a map of REH of less than some 40,000 entries a lookup of a reader walks over
-        /// half of its buckets.
+        /// half of its buckets. A multimap gives the values of a key as they were at one moment, however many: other keys do not
+        /// hold up who reads them; changes of this key that follow each other faster than that takes do.
         ///
         /// ```
         /// use durahash::{Map, Options, SyncMode};

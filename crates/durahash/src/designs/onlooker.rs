@@ -60,17 +60,29 @@ impl<M: Medium> Watch<M> {
         &self,
         h: u64,
         depth: u32,
+        look: impl FnMut(&dyn Fn() -> bool) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let changes = self.changes()?;
+        let begin = || {
+            let before = changes.of(h, depth);
+            move || changes.of(h, depth) == before
+        };
+        self.look_while(begin, look)
+    }
+
+    /// Looks until what `begin` gave before a look says behind it that this counts.
+    pub(super) fn look_while<T, S: Fn() -> bool>(
+        &self,
+        begin: impl Fn() -> S,
         mut look: impl FnMut(&dyn Fn() -> bool) -> Result<Option<T>>,
     ) -> Result<T> {
         let medium = self.medium();
-        let changes = self.changes()?;
         let (mut looks, mut walks) = (0_u32, 0);
         loop {
-            let before = changes.of(h, depth);
+            let still = begin();
             // Another thread may come to follow the writer during this look, which then finds nothing left to follow.
             let len = medium.region().len();
             medium.event(Event::Look);
-            let still = || changes.of(h, depth) == before;
             let done = look(&still);
             medium.event(Event::Look);
             let is_still = still();

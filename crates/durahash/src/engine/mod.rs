@@ -87,10 +87,6 @@ const ENTRY_BYTES: u64 = 16;
 /// Bytes of memory that room for an entry takes, of any design, at the most: the number of units is a power of two.
 const RESERVED_BYTES: u64 = 72;
 
-/// Why a pool that another process writes cannot be read.
-const NO_READERS: &str =
-    "another process has the pool open for writing, and beside it no multimap can be read";
-
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;

@@ -13,8 +13,8 @@ use super::design::Design;
 use super::durable::Durable;
 use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
-use super::{Engine, Host, Kind, Made, Member, Multi, NO_READERS, Rest};
-use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
+use super::{Engine, Host, Kind, Made, Member, Multi, Rest};
+use crate::designs::pea::{EXTRA_COUNTER, MultiOnlooker, MultiPea};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
 impl Kind for Multi {
@@ -30,7 +30,7 @@ impl Kind for Multi {
         }
         let pool = Arc::clone(place.pool());
         if pool.looks_on() {
-            return Err(ErrorKind::Options { what: NO_READERS }.into());
+            return Ok(durable(|| MultiOnlooker::new(place), pool));
         }
         Ok(if is_new {
             durable(move || MultiPea::create(place, options.policy), pool)
@@ -125,12 +125,15 @@ impl Kind for Multi {
             len => len?,
         };
         let (mut looked, mut named) = (0, HashSet::new());
+        // Beside a writer, slots and blocks may be another key's by now.
+        let looks_on = engine.store.looks_on();
         engine.each_hash(&mut |h, slots| {
             let mut values = Values::default();
             let read = engine.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(()));
-            if let Err(e) = read {
-                let what = format!("hash {h:#018x}: {e}");
-                found(Finding { invariant: "REC-1", off: 0, what });
+            match read {
+                Err(e) if matches!(e.kind(), ErrorKind::WriterGone) => return Err(e),
+                Err(e) => found(Finding::new("REC-1", 0, format!("hash {h:#018x}: {e}"))),
+                Ok(()) => {}
             }
             let mut blocks = values.buffers.clone();
             if engine.is_words() {
@@ -142,11 +145,13 @@ impl Kind for Multi {
                 for v in &values.payloads {
                     engine.check_word_pair(h, *v, found);
                 }
+            } else if looks_on {
+                engine.check_pairs(h, found)?;
             } else {
                 blocks.extend(values.payloads.iter().map(|name| offset(*name)));
                 engine.check_records(h, slots, &values, found);
             }
-            for off in blocks {
+            for off in blocks.into_iter().filter(|_| !looks_on) {
                 if !named.insert(off) {
                     let what = format!("named twice, also by hash {h:#018x}");
                     found(Finding { invariant: "REC-2", off, what });
@@ -172,8 +177,8 @@ impl Kind for Multi {
 }
 
 /// As that of maps.
-fn durable<M: Medium>(
-    index: impl FnOnce() -> Result<MultiPea<M>> + 'static,
+fn durable<I: MultiIndex + 'static, M: Medium>(
+    index: impl FnOnce() -> Result<I> + 'static,
     pool: Arc<Pool<M>>,
 ) -> Rest<dyn MultiIndex> {
     Box::new(move || {
@@ -479,6 +484,18 @@ impl Engine<Multi> {
     /// How many entries there are.
     pub(crate) fn len(&self) -> Result<u64> {
         self.index.len()
+    }
+
+    /// The keys and values of one hash, as they are at a moment of its own.
+    fn check_pairs(&self, h: u64, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut pairs = Vec::new();
+        match self.pairs(h, &mut pairs) {
+            Err(e) if matches!(e.kind(), ErrorKind::WriterGone) => return Err(e),
+            Err(e) => found(Finding::new("REC-1", 0, format!("hash {h:#018x}: {e}"))),
+            Ok(()) => {}
+        }
+        pairs.iter().for_each(|pair| self.check_byte_pair((h, 0), pair, found));
+        Ok(())
     }
 
     /// The records of one hash.

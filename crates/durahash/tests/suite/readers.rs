@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use durahash::{Design, ErrorKind, Map, MultiMap, Options, Pool, SyncMode};
@@ -20,6 +21,12 @@ const READS: u64 = 10_000;
 const EIO: i32 = 5;
 
 type Records = Map<str, [u8]>;
+/// Multimaps of a pool of Pea Hash. The values of a key have versions one behind the other at any moment.
+type Multi = (MultiMap<u64, u64>, MultiMap<str, [u8]>);
+
+/// Keys of multimaps, and how many values they have at the most.
+const MANY: u64 = 120;
+const MOST: [u64; 4] = [1, 4, 40, 600];
 
 /// Modes of a writer that lets others read: without a log, and with a live image, whose ring is short and fills often.
 const MODES: [SyncMode; 2] = [SyncMode::Process, SyncMode::Interval(Duration::from_millis(10))];
@@ -88,6 +95,7 @@ fn write(path: &Path, stop: &Path, options: &Options) {
         records.put(&text(key), &value(key, version)).unwrap();
     };
     (0..STABLE).for_each(|key| put(key, from));
+    let mut multi = open_many(&pool, options);
     println!("ready");
     for i in 1.. {
         let random = mix(i ^ from << 40);
@@ -100,12 +108,114 @@ fn write(path: &Path, stop: &Path, options: &Options) {
             words.remove(&key).unwrap();
             records.remove(&text(key)).unwrap();
         }
+        if let Some((multi, there)) = &mut multi {
+            change(multi, there, random >> 16, (i / 30_000) % 2 == 0);
+        }
         if i % 1000 == 0 && stop.exists() {
             break;
         }
     }
-    drop((words, records));
+    drop((words, records, multi));
     pool.close().unwrap();
+}
+
+/// The versions that each key of the multimaps has: the first, and one behind the last.
+type There = Vec<[(u64, u64); 2]>;
+
+/// Multimaps of a pool of Pea Hash, and what they have.
+fn open_many(pool: &Pool, options: &Options) -> Option<(Multi, There)> {
+    let words = pool.open_or_create("many words", options).ok()?;
+    let multi: Multi = (words, pool.open_or_create("many records", options).unwrap());
+    let seen = |key| [true, false].map(|is_word| versions(&multi, key, is_word).unwrap());
+    let mut there: There = (0..MANY).map(seen).collect();
+    for (key, there) in (0..MANY).zip(&mut there) {
+        for (there, is_word) in there.iter_mut().zip([true, false]) {
+            if there.0 == there.1 {
+                *there = (1, 2);
+                add(&multi, key, 1, is_word);
+            }
+        }
+    }
+    Some((multi, there))
+}
+
+fn add((words, records): &Multi, key: u64, version: u64, is_word: bool) {
+    if is_word {
+        words.add(&key, &(version * MANY + key)).unwrap();
+    } else {
+        records.add(&text(key), &value(key, version)).unwrap();
+    }
+}
+
+/// Adds a version of a key, or removes its first.
+fn change(multi: &Multi, there: &mut There, random: u64, adds: bool) {
+    let (key, is_word) = (random % MANY, (random >> 8) % 2 == 0);
+    let (first, end) = &mut there[key as usize][usize::from(!is_word)];
+    let most = MOST[(key % 4) as usize];
+    let adds = (random >> 9) % 10 < if adds { 8 } else { 1 };
+    if *end - *first == 1 || adds && *end - *first < most {
+        add(multi, key, *end, is_word);
+        *end += 1;
+    } else {
+        let gone = if is_word {
+            multi.0.remove_one(&key, &(*first * MANY + key))
+        } else {
+            multi.1.remove_one(&text(key), &value(key, *first))
+        };
+        assert!(gone.unwrap());
+        *first += 1;
+    }
+}
+
+/// The versions of a key of a multimap, which must be one behind the other.
+fn versions((words, records): &Multi, key: u64, is_word: bool) -> durahash::Result<(u64, u64)> {
+    let mut all: Vec<u64> = if is_word {
+        let own = |value: u64| {
+            assert_eq!(value % MANY, key, "key {key} has the value of another");
+            value / MANY
+        };
+        words.get_all(&key)?.into_iter().map(own).collect()
+    } else {
+        records.get_all(&text(key))?.iter().map(|bytes| version(key, bytes)).collect()
+    };
+    all.sort_unstable();
+    let first = all.first().copied().unwrap_or(0);
+    assert!(all.iter().copied().eq(first..first + all.len() as u64), "key {key}: {all:?}");
+    Ok((first, first + all.len() as u64))
+}
+
+/// Looks at a key of the multimaps: nothing goes back, and a value is always there.
+fn look_at_many(multi: &Multi, random: u64, seen: &mut There) -> durahash::Result<()> {
+    let (key, is_word) = ((random >> 8) % MANY, random >> 63 == 0);
+    let found = versions(multi, key, is_word)?;
+    let seen = &mut seen[key as usize][usize::from(!is_word)];
+    assert!(found.0 < found.1, "key {key} is missed");
+    assert!(seen.0 <= found.0 && seen.1 <= found.1, "key {key}: {found:?} behind {seen:?}");
+    *seen = found;
+    let count = if is_word { multi.0.count(&key)? } else { multi.1.count(&text(key))? };
+    assert!((1..=MOST[(key % 4) as usize].max(2)).contains(&count), "key {key}: {count}");
+    Ok(())
+}
+
+/// Walks over the multimaps.
+fn walk_many((words, records): &Multi) -> durahash::Result<()> {
+    let mut keys = vec![0; MANY as usize];
+    for pair in words.iter() {
+        let (key, value) = pair?;
+        assert_eq!(value % MANY, key);
+        keys[key as usize] |= 1;
+    }
+    for pair in records.iter() {
+        let (name, bytes) = pair?;
+        let key: u64 = name["key ".len()..].parse().unwrap();
+        version(key, &bytes);
+        keys[key as usize] |= 2;
+    }
+    assert!(keys.iter().all(|seen| *seen == 3), "a walk over multimaps: {keys:?}");
+    words.check(&mut |finding| panic!("{finding:?}"))?;
+    records.check(&mut |finding| panic!("{finding:?}"))?;
+    assert!(words.len()? >= MANY && records.stats()?.keys >= MANY);
+    Ok(())
 }
 
 /// What a reader has seen of each key, in either map.
@@ -166,6 +276,7 @@ fn walk((words, records): &(Map<u64, u64>, Records)) -> durahash::Result<()> {
 /// Reads, opening the pool again when its writer is another, until there is none.
 fn read(path: &Path, stop: &Path) {
     let mut seen = Seen::new();
+    let mut seen_many = vec![[(0, 0); 2]; MANY as usize];
     let mut reads = 0;
     while !stop.exists() {
         let pool: Pool = match Options::new().read_only(true).open(path) {
@@ -177,13 +288,22 @@ fn read(path: &Path, stop: &Path) {
         };
         let maps: (Map<u64, u64>, Records) =
             (pool.open("words").unwrap(), pool.open("records").unwrap());
+        let multi: Option<Multi> = match pool.open("many words") {
+            Ok(words) => Some((words, pool.open("many records").unwrap())),
+            Err(_) => None,
+        };
         assert!(matches!(maps.0.put(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
         println!("opened");
         let done = loop {
             reads += 1;
-            let mut done = look(&maps, mix(reads ^ u64::from(std::process::id()) << 32), &mut seen);
+            let random = mix(reads ^ u64::from(std::process::id()) << 32);
+            let mut done = match &multi {
+                Some(multi) if reads % 4 == 0 => look_at_many(multi, random, &mut seen_many),
+                _ => look(&maps, random, &mut seen),
+            };
             if reads % READS == 0 {
                 done = done.and_then(|()| walk(&maps));
+                done = done.and_then(|()| multi.as_ref().map_or(Ok(()), walk_many));
                 println!("read");
                 if stop.exists() {
                     break Ok(());
@@ -367,6 +487,38 @@ fn follow(options: &Options) {
     assert!(files.all(may_stay), "the file for readers goes, and a short live image");
 }
 
+/// A long list is read while other keys of its counter are changed all the time.
+#[test]
+fn other_keys_do_not_keep_a_reader_of_many_values_looking() {
+    const VALUES: u64 = 200_000;
+    let (_dir, path) = new_path();
+    let options = options_of(Design::Pea, SyncMode::Process).geometry(Geometry::default());
+    let map: MultiMap<u64, u64> = options.create(&path).unwrap();
+    (0..VALUES).for_each(|value| map.add(&0, &value).unwrap());
+    let reader: MultiMap<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
+    assert!(matches!(reader.add(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // So many that each counter is changed while the list is read.
+            for key in (1..=20_000).cycle() {
+                map.add(&key, &key).unwrap();
+                assert_eq!(map.remove_all(&key).unwrap(), 1);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..budget(20, 1000) {
+            let mut all = reader.get_all(&0).unwrap();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..VALUES));
+            assert_eq!(reader.count(&0).unwrap(), VALUES);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn pools_that_are_not_for_readers_are_refused() {
     let refused = |path: &Path| Options::new().read_only(true).open::<Pool>(path).err().unwrap();
@@ -377,11 +529,6 @@ fn pools_that_are_not_for_readers_are_refused() {
     let (_dir, path) = new_path();
     let map: Map<u64, u64> = Options::new().sync_mode(SyncMode::Process).create(&path).unwrap();
     assert!(matches!(refused(&path).kind(), ErrorKind::Locked));
-    map.close().unwrap();
-    let (_dir, path) = new_path();
-    let of_process = options(MODES[0]).geometry(Geometry::default());
-    let map: MultiMap<u64, u64> = of_process.design(Design::Pea).create(&path).unwrap();
-    has_none(&path);
     map.close().unwrap();
     let (_dir, path) = new_path();
     let is_refused = |options: Options, path: &Path| {

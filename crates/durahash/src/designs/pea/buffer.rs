@@ -19,8 +19,10 @@
 //! A name has the offset in bits 0-47 and the first 16 bits of the seal above, so that a wrong name
 //! does not lead to a buffer that was given up.
 
-use durahash_media::{Error, Limit, Medium, PmU64, Result, bits, on_media};
+use durahash_media::hash::WordMix;
+use durahash_media::{Error, Limit, Medium, Memory, PmU64, Pool, Result, bits, on_media};
 
+use super::strategy::Shape;
 use super::{MultiPea, Table};
 use crate::util::cycle::CycleDetector;
 
@@ -134,54 +136,66 @@ impl<'a> Buffer<'a> {
     }
 }
 
-impl<M: Medium> MultiPea<M> {
-    pub(super) fn smallest_bytes(&self) -> u64 {
+/// What lists are read by: that of a multimap, and of its readers in other processes.
+pub(super) trait Lists {
+    /// What the pool is on.
+    type Medium: Medium;
+
+    fn pool(&self) -> &Pool<Self::Medium>;
+
+    fn mix(&self) -> &WordMix;
+
+    /// The shape of large segments.
+    fn large(&self) -> &Shape;
+
+    fn smallest_bytes(&self) -> u64 {
         (self.segment_bytes() / 2048).clamp(64, SMALLEST_BYTES)
     }
 
-    pub(super) fn largest_bytes(&self) -> u64 {
+    fn largest_bytes(&self) -> u64 {
         self.segment_bytes().min(LARGEST_BYTES)
     }
 
     /// Bytes of a large segment.
     fn segment_bytes(&self) -> u64 {
-        self.large.extents * self.pool.extent_bytes()
+        self.large().extents * self.pool().extent_bytes()
     }
 
     /// Bytes of a buffer for so many values.
-    pub(super) fn bytes_for(&self, values: usize) -> u64 {
+    fn bytes_for(&self, values: usize) -> u64 {
         let bytes = (values as u64 + HEADER_WORDS) * 8;
         bytes.next_power_of_two().max(self.smallest_bytes())
     }
 
     /// The seal of the value buffer of `h` at `off` that has this number.
     fn seal(&self, h: u64, number: u64, off: u64) -> u64 {
-        self.mix.mix(self.mix.mix(self.mix.mix(h) ^ number) ^ off)
+        let mix = self.mix();
+        mix.mix(mix.mix(mix.mix(h) ^ number) ^ off)
     }
 
     fn state_word(&self, seal: u64, state: State) -> u64 {
         let missing = state.missing.map_or(0, |i| i as u64 + 1);
         let word = state.count as u64 | missing << COUNT_BITS;
-        word | self.mix.mix(seal ^ word) >> SUM_SHIFT << SUM_SHIFT
+        word | self.mix().mix(seal ^ word) >> SUM_SHIFT << SUM_SHIFT
     }
 
     /// The word of a buffer's new state.
-    pub(super) fn new_state(&self, buffer: &Buffer<'_>, state: State) -> u64 {
+    fn new_state(&self, buffer: &Buffer<'_>, state: State) -> u64 {
         self.state_word(buffer.seal, state)
     }
 
     /// The buffer of `h` that has this name.
-    pub(super) fn buffer(&self, h: u64, name: u64) -> Result<Buffer<'_>> {
-        let off = offset(name);
+    fn buffer(&self, h: u64, name: u64) -> Result<Buffer<'_>> {
+        let (pool, off) = (self.pool(), offset(name));
         let corrupt = |what| Error::corrupt(what, off);
-        let bytes = self.pool.block_bytes(off)?;
+        let bytes = pool.block_bytes(off)?;
         if !bytes.is_power_of_two()
             || !(self.smallest_bytes()..=self.largest_bytes()).contains(&bytes)
         {
             return Err(corrupt("a block that is not a value buffer"));
         }
-        let medium = self.medium();
-        let header = self.pool.at::<BufferHeader>(off)?;
+        let medium = pool.medium();
+        let header = pool.at::<BufferHeader>(off)?;
         let seal = medium.load(&header.seal);
         if seal >> OFFSET_BITS != name >> OFFSET_BITS
             || seal != self.seal(h, medium.load(&header.number), off)
@@ -201,10 +215,48 @@ impl<M: Medium> MultiPea<M> {
         {
             return Err(corrupt("the state of a value buffer"));
         }
-        let values = self.pool.words(off + HEADER_WORDS * 8, capacity as u64)?;
+        let values = pool.words(off + HEADER_WORDS * 8, capacity as u64)?;
         Ok(Buffer { name, header, values, state, next, seal })
     }
 
+    /// Calls `f` with each buffer of the list that `name` begins, until it says false.
+    fn walk(
+        &self,
+        h: u64,
+        name: u64,
+        still: &dyn Fn() -> bool,
+        f: &mut dyn FnMut(&Buffer<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let mut name = name;
+        let mut cycle = CycleDetector::default();
+        loop {
+            let buffer = self.buffer(h, name)?;
+            if !f(&buffer)? || buffer.next == 0 || !still() {
+                return Ok(());
+            }
+            cycle.step(offset(name), offset(buffer.next), CYCLE)?;
+            name = buffer.next;
+        }
+    }
+}
+
+impl<M: Medium> Lists for MultiPea<M> {
+    type Medium = M;
+
+    fn pool(&self) -> &Pool<M> {
+        &self.pool
+    }
+
+    fn mix(&self) -> &WordMix {
+        &self.mix
+    }
+
+    fn large(&self) -> &Shape {
+        &self.large
+    }
+}
+
+impl<M: Medium> MultiPea<M> {
     /// Writes a buffer of `bytes` bytes, which nothing names yet, and flushes it; the caller fences.
     /// Its name.
     pub(super) fn write_buffer(
@@ -232,26 +284,6 @@ impl<M: Medium> MultiPea<M> {
         }
         medium.flush_fresh(&words[..HEADER_WORDS as usize + count]);
         Ok(off | seal >> OFFSET_BITS << OFFSET_BITS)
-    }
-
-    /// Calls `f` with each buffer of the list that `name` begins, until it says false.
-    pub(super) fn walk(
-        &self,
-        h: u64,
-        name: u64,
-        still: &dyn Fn() -> bool,
-        f: &mut dyn FnMut(&Buffer<'_>) -> Result<bool>,
-    ) -> Result<()> {
-        let mut name = name;
-        let mut cycle = CycleDetector::default();
-        loop {
-            let buffer = self.buffer(h, name)?;
-            if !f(&buffer)? || buffer.next == 0 || !still() {
-                return Ok(());
-            }
-            cycle.step(offset(name), offset(buffer.next), CYCLE)?;
-            name = buffer.next;
-        }
     }
 }
 

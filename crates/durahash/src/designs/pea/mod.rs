@@ -98,7 +98,7 @@
 //! An extent that was given up gets higher versions first, so a reader that is still in it starts
 //! over. Segments become large under all locks of both; the sizes by which operations find buckets are loaded after the
 //! entry of the directory, and change between the exclusion of the readers and the new entries.
-//! Readers in other processes see nothing of this. The writer counts changes of a map for them, if it was told to (`onlooker.rs`).
+//! Readers in other processes see nothing of this. The writer counts changes for them, if it was told to (`onlooker.rs`, `multi/onlooker.rs`).
 //!
 //! # Departures from the paper
 //! - Two-way splits are the default: uniform keys fill all segments at the same time, so four-way splits
@@ -164,7 +164,9 @@ pub(crate) use recover::EXTRA_COUNTER;
 pub use strategy::{Policy, Strategy};
 /// A reader beside the writer of a table in another process.
 #[doc(hidden)]
-pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Segments<M>>;
+pub type Onlooker<M> = super::onlooker::Onlooker<onlooker::Segments<M, false>>;
+#[doc(hidden)]
+pub use multi::MultiOnlooker;
 #[doc(hidden)]
 pub use planted::Fault;
 #[cfg(feature = "planted")]

@@ -2,8 +2,7 @@
 //!
 //! They see the array of the directory and the segments; neither the directory in DRAM, nor locks, versions and counts. A
 //! lookup finds the segment by the words of the array alone (`extendible/array.rs`), and its buckets as those of the writer's
-//! process do. Multimaps have no such readers: their writers would have to count the key whose slots become a list, too, and
-//! what they do to value buffers.
+//! process do. Those of multimaps have further rules (`multi/onlooker.rs`).
 //!
 //! # What the writer counts
 //! - **ON-1** An insert, an update, a remove: its hash. Each entry that an insert moves in its bucket: that one's. After the last
@@ -50,6 +49,7 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Place, Result};
 
+use super::Entry;
 use super::layout::{BUCKET_BYTES, Bucket, Head};
 use super::planted::{Fault, planted};
 use super::strategy::{Policy, Shape, Strategy, is_small};
@@ -60,15 +60,24 @@ use crate::extendible::extend;
 use crate::extendible::unit::Unit;
 use crate::index::{Finding, IndexStats, PeaStats};
 
-/// What readers in other processes see of a table.
-pub struct Segments<M: Medium> {
-    watch: Watch<M>,
+/// What readers in other processes see of a table: of a map, or of a multimap.
+pub struct Segments<M: Medium, const MULTI: bool> {
+    pub(super) watch: Watch<M>,
     array: Array,
-    large: Shape,
+    pub(super) large: Shape,
 }
 
-impl<M: Medium> Segments<M> {
-    fn shape(&self, place: Unit) -> Shape {
+/// An entry that was seen: its hash, its bucket, and what its slot has.
+pub(super) type Seen = (u64, u32, Entry);
+
+impl<M: Medium, const MULTI: bool> Segments<M, MULTI> {
+    pub(super) fn of(map: Place<M>) -> Result<Self> {
+        let large = Shape::large(&map, MULTI, Policy::default())?;
+        let array = Array::new(map.format().seed);
+        Ok(Segments { watch: Watch::new(map, "the directory is broken"), array, large })
+    }
+
+    pub(super) fn shape(&self, place: Unit) -> Shape {
         if is_small(place) {
             self.large.small(self.watch.pool().extent_bytes())
         } else {
@@ -77,7 +86,7 @@ impl<M: Medium> Segments<M> {
     }
 
     /// The segment of `h`, and the first of its hashes; `None` where a look was in vain.
-    fn seek(&self, h: u64) -> Result<Option<(u64, Unit)>> {
+    pub(super) fn seek(&self, h: u64) -> Result<Option<(u64, Unit)>> {
         let pool = self.watch.pool();
         let extents = pool.max_bytes() / pool.extent_bytes();
         let is_one = |(_, place): &(u64, Unit)| place.number() < extents;
@@ -89,21 +98,21 @@ impl<M: Medium> Segments<M> {
             + u64::from(number) * BUCKET_BYTES
     }
 
-    fn bucket(&self, place: Unit, number: u32) -> Result<&Bucket> {
+    pub(super) fn bucket(&self, place: Unit, number: u32) -> Result<&Bucket> {
         self.watch.pool().at(self.offset(place, number))
     }
 
-    fn head(&self, bucket: &Bucket) -> Head<false> {
+    pub(super) fn head(&self, bucket: &Bucket) -> Head<MULTI> {
         let medium = self.watch.medium();
         let word = medium.load(&bucket.head[0]);
         Head([word, medium.load(&bucket.head[1])])
     }
 
     /// The entries of the segment that covers `at`, from there on, to `out`, which is empty; its first hash and itself.
-    fn segment(
+    pub(super) fn segment(
         &self,
         at: u64,
-        out: &mut Vec<(u64, u64)>,
+        out: &mut Vec<Seen>,
         found: &mut Vec<Finding>,
     ) -> Result<(u64, Unit)> {
         let changes = self.watch.changes()?;
@@ -114,9 +123,7 @@ impl<M: Medium> Segments<M> {
             let before = changes.segments();
             let done = self.buckets(at, out, found);
             if changes.segments() == before || planted(Fault::SegmentOnce) {
-                let (prefix, place) = done?;
-                out.sort_unstable();
-                return Ok((prefix, place));
+                return done;
             }
             self.watch.pool().check_writer()?;
         }
@@ -126,7 +133,7 @@ impl<M: Medium> Segments<M> {
     fn buckets(
         &self,
         at: u64,
-        out: &mut Vec<(u64, u64)>,
+        out: &mut Vec<Seen>,
         found: &mut Vec<Finding>,
     ) -> Result<(u64, Unit)> {
         let (prefix, place) = self.watch.look(at, u64::BITS, |_| self.seek(at))?;
@@ -138,7 +145,7 @@ impl<M: Medium> Segments<M> {
                 self.each_in((prefix, place), number, out, found)
             })?;
         }
-        out.retain(|(h, _)| *h >= at);
+        out.retain(|(h, ..)| *h >= at);
         Ok((prefix, place))
     }
 
@@ -147,16 +154,12 @@ impl<M: Medium> Segments<M> {
         &self,
         (prefix, place): (u64, Unit),
         number: u32,
-        out: &mut Vec<(u64, u64)>,
+        out: &mut Vec<Seen>,
         found: &mut Vec<Finding>,
     ) -> Result<Option<()>> {
         let (medium, shape) = (self.watch.medium(), self.shape(place));
         let bucket = self.bucket(place, number)?;
         let head = self.head(bucket);
-        // A remove makes a fingerprint wrong after it has cleared the bit.
-        if medium.load(&bucket.head[0]) != head.0[0] {
-            return Ok(None);
-        }
         let off = self.offset(place, number);
         if head.is_gone() {
             let what = "the head of a bucket is gone, with its slots".to_owned();
@@ -166,25 +169,43 @@ impl<M: Medium> Segments<M> {
             let slot = &bucket.slots[i as usize];
             let h = medium.load(&slot.h);
             if shape.finds((prefix, place), number, head, (i, h)) {
-                out.push((h, medium.load(&slot.payload)));
+                let is_list = head.lists() & 1 << i != 0;
+                out.push((h, number, Entry { payload: medium.load(&slot.payload), is_list }));
             } else {
                 let what = format!("no lookup finds {h:#018x} in slot {i}");
                 found.push(Finding::new("PEA-2", off, what));
             }
         }
-        Ok(Some(()))
+        // A remove makes a fingerprint wrong after it has cleared the bit.
+        Ok((medium.load(&bucket.head[0]) == head.0[0]).then_some(()))
+    }
+
+    /// As [`Sight::figures`].
+    pub(super) fn figures_of(&self, units: &[Unit], depth: u32) -> IndexStats {
+        let mut strategies = [0; 3];
+        let (mut slots, mut extents) = (0, Array::extents(&self.watch.map, depth));
+        for place in units {
+            let shape = self.shape(*place);
+            slots += u64::from(shape.buckets() * shape.used.count_ones());
+            extents += shape.extents;
+            strategies[usize::from(Strategy::of(*place).tag())] += 1;
+        }
+        IndexStats {
+            slots,
+            medium_bytes: extents * self.watch.pool().extent_bytes(),
+            pea: Some(PeaStats { strategies, ..PeaStats::default() }),
+            ..IndexStats::default()
+        }
     }
 }
 
-impl<M: Medium> Sight for Segments<M> {
+impl<M: Medium> Sight for Segments<M, false> {
     type Medium = M;
 
     const INVARIANT: &'static str = "PEA-1";
 
     fn new(map: Place<M>) -> Result<Self> {
-        let large = Shape::large(&map, false, Policy::default())?;
-        let array = Array::new(map.format().seed);
-        Ok(Segments { watch: Watch::new(map, "the directory is broken"), array, large })
+        Self::of(map)
     }
 
     fn watch(&self) -> &Watch<M> {
@@ -220,27 +241,16 @@ impl<M: Medium> Sight for Segments<M> {
         out: &mut Vec<(u64, u64)>,
         found: &mut Vec<Finding>,
     ) -> Result<(Unit, Option<u64>)> {
-        let mut unit = Vec::new();
-        let (prefix, place) = self.segment(at, &mut unit, found)?;
+        let mut seen = Vec::new();
+        let (prefix, place) = self.segment(at, &mut seen, found)?;
+        let mut unit: Vec<_> = seen.into_iter().map(|(h, _, entry)| (h, entry.payload)).collect();
+        unit.sort_unstable();
         one_of_each(&mut unit, |h| self.watch.look(h, u64::BITS, |_| self.payload(h)))?;
         out.append(&mut unit);
         Ok((place, extend::next(prefix, place.depth())))
     }
 
     fn figures(&self, units: &[Unit], depth: u32) -> IndexStats {
-        let mut strategies = [0; 3];
-        let (mut slots, mut extents) = (0, Array::extents(&self.watch.map, depth));
-        for place in units {
-            let shape = self.shape(*place);
-            slots += u64::from(shape.buckets() * shape.used.count_ones());
-            extents += shape.extents;
-            strategies[usize::from(Strategy::of(*place).tag())] += 1;
-        }
-        IndexStats {
-            slots,
-            medium_bytes: extents * self.watch.pool().extent_bytes(),
-            pea: Some(PeaStats { strategies, ..PeaStats::default() }),
-            ..IndexStats::default()
-        }
+        self.figures_of(units, depth)
     }
 }

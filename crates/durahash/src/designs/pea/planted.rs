@@ -9,6 +9,12 @@ faults! {
     MoveUncounted,
     /// Other segments and strategies are not.
     SegmentUncounted,
+    /// Changes of the values of a key of a multimap are not noted.
+    ValuesUnnoted,
+    /// A key whose slots become a list is not counted.
+    CompactUncounted,
+    /// A lookup in a multimap does not ask if the head of a bucket was changed while it read the slots.
+    HeadOnce,
     /// A walk does not ask if its segment was replaced meanwhile.
     SegmentOnce,
 }

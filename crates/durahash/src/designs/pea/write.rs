@@ -311,7 +311,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         medium.flush(&bucket.head);
         medium.drain();
         self.add_count(held.place.number(), 1);
-        if !MULTI && medium.changes().is_some() {
+        if medium.changes().is_some() {
             self.changed_entry(h);
             self.changed_places(bucket, head.live() & !new.live());
         }
@@ -328,9 +328,13 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Counts a change of one entry for readers in other processes (`onlooker.rs`), before its bucket is released.
     #[inline(always)]
-    fn changed_entry(&self, h: u64) {
+    pub(super) fn changed_entry(&self, h: u64) {
+        let Some(changes) = self.medium().changes() else { return };
         if !planted(Fault::EntryUncounted) {
-            self.medium().changed(h, u64::BITS);
+            changes.raise(h, u64::BITS);
+        }
+        if MULTI && !planted(Fault::ValuesUnnoted) {
+            changes.note(h);
         }
     }
 

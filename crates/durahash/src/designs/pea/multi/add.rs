@@ -3,7 +3,7 @@
 use durahash_media::{ErrorKind, Medium, Result};
 
 use crate::designs::pea::MultiPea;
-use crate::designs::pea::buffer::offset;
+use crate::designs::pea::buffer::{Lists, offset};
 use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::strategy::Strategy;
 use crate::designs::pea::write::Locks;
@@ -126,7 +126,7 @@ impl<M: Medium> MultiPea<M> {
         if let Some((at, state)) = buffer.state.with_one(buffer.values.len()) {
             self.store_value(&buffer, at, v);
             let word = self.new_state(&buffer, state);
-            self.store_word_of(held, number, &buffer.header.state, word);
+            self.store_word_of(held, (number, h), &buffer.header.state, word);
         } else {
             let name = if buffer.bytes() < self.largest_bytes() {
                 let old = offset(buffer.name);
@@ -138,7 +138,7 @@ impl<M: Medium> MultiPea<M> {
                 self.write_buffer(h, self.largest_bytes(), buffer.name, [v].into_iter())?
             };
             medium.fence();
-            self.store_word_of(held, number, payload, name);
+            self.store_word_of(held, (number, h), payload, name);
         }
         self.writers.extra_count.add(h, 1);
         Ok(dead)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
-use crate::designs::pea::buffer::offset;
+use crate::designs::pea::buffer::{Lists, offset};
 use crate::designs::pea::layout::BUCKET_BYTES;
 use crate::extendible::unit::Unit;
 use crate::index::Finding;

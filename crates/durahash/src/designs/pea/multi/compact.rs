@@ -4,6 +4,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
+use crate::designs::pea::buffer::Lists;
 use crate::designs::pea::layout::{Bucket, Head, SLOTS};
 use crate::designs::pea::write::Locks;
 use crate::index::Keys;

@@ -3,6 +3,7 @@
 use durahash_media::{Medium, Result, wait_lock};
 
 use crate::designs::pea::MultiPea;
+use crate::designs::pea::buffer::Lists;
 use crate::extendible::extend;
 
 impl<M: Medium> MultiPea<M> {

@@ -37,14 +37,18 @@ mod add;
 mod check;
 mod compact;
 mod count;
+mod onlooker;
 mod read;
 mod remove;
 mod remove_all;
 mod store;
 
+pub use onlooker::MultiOnlooker;
+
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
+use super::buffer::Lists;
 use super::layout::{Bucket, Head};
 use super::{Entry, MultiPea};
 use crate::index::{

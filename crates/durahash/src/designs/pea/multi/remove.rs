@@ -4,7 +4,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
 use crate::designs::pea::MultiPea;
-use crate::designs::pea::buffer::{Buffer, CYCLE, offset};
+use crate::designs::pea::buffer::{Buffer, CYCLE, Lists, offset};
 use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::write::Locks;
 use crate::index::{Keys, Room};
@@ -49,7 +49,7 @@ impl<M: Medium> MultiPea<M> {
             let payload = self.payload(bucket, i);
             if wanted(payload)? {
                 held.exclude_readers(number);
-                self.store_head(bucket, head.without(i));
+                self.store_head(bucket, head.without(i), h);
                 self.add_count(segment, -1);
                 return Ok(Some((number, payload)));
             }
@@ -112,12 +112,12 @@ impl<M: Medium> MultiPea<M> {
         } else if buffer.state.live() == 1 {
             dead.push(offset(buffer.name));
             self.mark_buffers(dead)?;
-            self.store_word_of(held, number, link, buffer.next);
+            self.store_word_of(held, (number, h), link, buffer.next);
         } else if let Some(name) = self.smaller(h, &buffer, i) {
             dead.push(offset(buffer.name));
             self.mark_buffers(dead)?;
             medium.fence();
-            self.store_word_of(held, number, link, name);
+            self.store_word_of(held, (number, h), link, name);
         } else {
             let (copy_to, state) = buffer.state.without(i);
             if let Some(at) = copy_to {
@@ -125,7 +125,7 @@ impl<M: Medium> MultiPea<M> {
                 self.store_value(&buffer, at, last);
             }
             let word = self.new_state(&buffer, state);
-            self.store_word_of(held, number, &buffer.header.state, word);
+            self.store_word_of(held, (number, h), &buffer.header.state, word);
         }
         self.writers.extra_count.add(h, -1);
         Ok(Some((number, gone)))

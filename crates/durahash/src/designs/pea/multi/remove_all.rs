@@ -4,7 +4,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
-use crate::designs::pea::buffer::offset;
+use crate::designs::pea::buffer::{Lists, offset};
 use crate::index::{Gone, Keys, Room};
 
 impl<M: Medium> MultiPea<M> {
@@ -51,7 +51,7 @@ impl<M: Medium> MultiPea<M> {
             return Ok(0);
         };
         held.exclude_readers(number);
-        self.store_head(bucket, head.without_all(slots));
+        self.store_head(bucket, head.without_all(slots), h);
         let live = i64::from(slots.count_ones());
         self.add_count(segment, -live);
         self.writers.extra_count.add(h, live - count as i64);
@@ -98,7 +98,7 @@ impl<M: Medium> MultiPea<M> {
         }
         or_release!(held, self.mark_buffers(&dead).and_then(|()| gone(&removed)));
         held.exclude_readers(number);
-        self.store_head(bucket, head.without_all(slots));
+        self.store_head(bucket, head.without_all(slots), h);
         self.add_count(segment, -i64::from(slots.count_ones()));
         if whole {
             self.writers.extra_count.add(h, -extra);

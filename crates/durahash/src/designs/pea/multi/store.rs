@@ -5,6 +5,7 @@ use durahash_media::{Medium, PmU64, Result};
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{BESIDE_HEADER, Buffer};
 use crate::designs::pea::layout::{Bucket, Head, LINES, better};
+use crate::designs::pea::planted::{Fault, planted};
 use crate::designs::pea::write::Locks;
 
 impl<M: Medium> MultiPea<M> {
@@ -35,11 +36,12 @@ impl<M: Medium> MultiPea<M> {
         medium.fence();
         let new = with.without_all(slots);
         held.exclude_readers(number);
-        self.store_head(bucket, new);
+        let counted = if is_list && planted(Fault::CompactUncounted) { !h } else { h };
+        self.store_head(bucket, new, counted);
     }
 
-    /// Stores a head from which slots have gone: the commit.
-    pub(super) fn store_head(&self, bucket: &Bucket, new: Head<true>) {
+    /// Stores a head from which slots of `h` have gone: the commit.
+    pub(super) fn store_head(&self, bucket: &Bucket, new: Head<true>, h: u64) {
         let medium = self.medium();
         medium.store(&bucket.head[0], new.0[0]);
         if medium.same_line_order() {
@@ -48,13 +50,14 @@ impl<M: Medium> MultiPea<M> {
         }
         medium.flush(&bucket.head);
         medium.drain();
+        self.changed_entry(h);
     }
 
-    /// Stores the word that commits a change of a list.
+    /// Stores the word that commits a change of a list of `h`.
     pub(super) fn store_word_of<'a>(
         &self,
         held: &mut Locks<'a, M, true>,
-        bucket: u32,
+        (bucket, h): (u32, u64),
         word: &'a PmU64,
         v: u64,
     ) {
@@ -65,6 +68,7 @@ impl<M: Medium> MultiPea<M> {
         medium.store(word, v);
         medium.flush(word);
         medium.drain();
+        self.changed_entry(h);
     }
 
     /// Stores a value where no reader looks for one, before the state that says so.
