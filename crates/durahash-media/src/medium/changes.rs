@@ -31,7 +31,7 @@ use crate::word::PmU64;
 /// Words before the counters.
 const HEAD_WORDS: usize = 9;
 /// The format of these words.
-const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x03");
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x04");
 /// What a counter has more after a move. One that has come to its upper half by other changes tells of a move that was none.
 const MOVE: u64 = 1 << 32;
 /// What names the medium whose words the counters are of.
