@@ -538,12 +538,6 @@ fn walks_over_segments_that_were_replaced_and_entries_that_come_home_uncounted_a
 #[test]
 fn what_readers_of_rewo_hash_rely_on_is_found() {
     use rewo::Fault;
-    let faults = [
-        Fault::EntryUncounted,
-        Fault::MoveUncounted,
-        Fault::MoveLate,
-        Fault::TablesUncounted,
-        Fault::MovedUnseen,
-    ];
+    let faults = [Fault::EntryUncounted, Fault::MoveUncounted, Fault::MoveLate, Fault::MovedUnseen];
     are_found(rewo::plant, &faults, rewo);
 }

@@ -428,9 +428,7 @@ impl<M: Medium> Rewo<M> {
             medium.fence();
         }
         self.map.set_root(ROOT, layout::root_word(self.remix, number))?;
-        if !planted(Fault::TablesUncounted) {
-            self.count_all();
-        }
+        self.count_all();
         resizing.block = number;
         resizing.saved = cursor;
         Ok(())

@@ -55,8 +55,6 @@ faults! {
     MoveUncounted,
     /// A move is counted when its slot is cleared already.
     MoveLate,
-    /// Other tables are not counted.
-    TablesUncounted,
     /// A walk in another process does not ask what was moved meanwhile.
     MovedUnseen,
 }
