@@ -287,8 +287,8 @@ fn by_held_up_readers(design: Design, planter: &Planter, rounds: u64) -> Option<
                     let (of, value) = (writer.draw().0, Some(writer.next.get()));
                     let value = value.filter(|_| writer.below(2) == 0);
                     let operation = (if writer.below(2) == 0 { of } else { h }, value);
-                    // A remove that brings another entry home looks for it.
-                    let most = if value.is_some() { 12 } else { [60, 150][writer.below(2)] };
+                    // What brings another entry home, or moves some, looks for them.
+                    let most = [12, 60, 150][writer.below(3)];
                     let table = (Arc::clone(&writer.table), Arc::clone(&planter));
                     let go_on = hold_up(table, operation, writer.below(most));
                     had.entry(operation.0).or_default().insert(value);

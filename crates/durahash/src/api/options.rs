@@ -142,7 +142,8 @@ impl Options {
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
         /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
-        /// image](Options::live_image). A pool with a multimap has no readers: they get [`Options`](crate::ErrorKind::Options). A file of 36 KiB beside the pool is made for it,
+        /// image](Options::live_image). A pool with a multimap has no readers: they get
+        /// [`Options`](crate::ErrorKind::Options). A file of 36 KiB beside the pool is made for it,
         /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
         /// entry counts one up there. Readers of a live image in another directory need the same
         /// [`live_dir`](Options::live_dir).
