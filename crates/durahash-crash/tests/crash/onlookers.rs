@@ -424,8 +424,8 @@ fn by_held_up_readers(design: Design, planter: &Planter, rounds: u64) -> Option<
                     let is_put = writer.below(2) == 0;
                     let of = if writer.below(2) == 0 { writer.key() } else { h };
                     let operation = writer.draw_of(of, is_put);
-                    // A remove that brings another entry home looks for it.
-                    let most = if is_put { 12 } else { [60, 150][writer.below(2)] };
+                    // What brings another entry home, or moves some, looks for them.
+                    let most = [12, 60, 150][writer.below(3)];
                     let table = (Arc::clone(&writer.table), Arc::clone(&planter));
                     let go_on = hold_up(table, operation, writer.below(most));
                     had.entry(operation.0).or_default().insert(writer.after(operation));

@@ -494,6 +494,10 @@ impl<M: Medium> Rewo<M> {
             })?;
             self.migrate_slots(&mut held, number, leaving)
         });
+        if done.is_err() {
+            // Slots may be filled that no commit word will name.
+            self.count_all();
+        }
         held.release();
         done
     }

@@ -9,7 +9,7 @@
 //! - **ON-2** A move: its position, as a move. When both copies are live, before the one that leaves is cleared.
 //! - **ON-3** Another block of tables: all positions, as moves. After the root names it; before an operation goes by it, so before a
 //!   slot is where the block before does not say; before that is written over, and before the extents of a table are given back.
-//! - **ON-4** What breaks off, and what is mended: all positions, as moves, before locks are released. A slot that is dropped as damaged: as ON-1.
+//! - **ON-4** What breaks off or meets damage, and what is mended: all positions, as moves, before locks are released. A slot that is dropped as damaged: as ON-1.
 //!
 //! # Why a lookup is right
 //! It reads the counter of the position of its hash `h`, finds the tables, and reads of each bucket the commit word, then the
@@ -33,7 +33,7 @@
 //! at that moment is one of `h`, its payload was there before the commit word, and stays until the slot is filled for another entry. By then
 //! that life has ended, by a remove or a move, which was counted before the lock of the bucket was released, and so before the slot was filled: the
 //! counter is another one. If the life is one of another hash, the slot had `h` in a life of `h` before that one, as what fills a slot commits it
-//! before it lets go of the lock, and the same holds of the end of that. The order of the three loads is what this rests on: with the
+//! before it lets go of the lock, or ON-4 tells, and the same holds of the end of that. The order of the three loads is what this rests on: with the
 //! payload before the commit word, a processor that lets the two stores past its caches be seen in any order would show the payload of
 //! the entry before.
 //!
