@@ -131,6 +131,8 @@ struct Open {
 struct Connection {
     stream: Arc<TcpStream>,
     standing: Standing,
+    /// It has shown a wrong token.
+    is_wrong: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,8 +153,8 @@ impl Open {
     }
 
     /// Ends a connection that is not admitted yet: the oldest of those that have shown least, as a client sends its first
-    /// message at once. It is told to come again, unless it may be in the middle of an answer. If one ends already it is left
-    /// at that. Returns whether it has ended one.
+    /// message at once. It is told to come again, unless it has been answered, or has a wrong token. If one ends already it is
+    /// left at that. Returns whether it has ended one.
     fn end_one_silent(&mut self, until: Instant) -> bool {
         let lowest =
             self.connections.iter_mut().min_by_key(|(number, open)| (open.standing, **number));
@@ -160,7 +162,7 @@ impl Open {
             && open.standing != Standing::Welcome
         {
             let was_open = open.standing != Standing::Ended;
-            if open.standing == Standing::New {
+            if open.standing == Standing::New && !open.is_wrong {
                 // A few bytes, to a new connection, never block. The peer may have closed it already.
                 drop(write_all(&open.stream, &answer(Err(Verdict::Crowd)), until));
             }
@@ -367,7 +369,8 @@ impl Node {
             }
             open.next += 1;
             let (number, stream) = (open.next, Arc::clone(&stream));
-            open.connections.insert(number, Connection { stream, standing: Standing::New });
+            let (standing, is_wrong) = (Standing::New, false);
+            open.connections.insert(number, Connection { stream, standing, is_wrong });
             number
         };
         // Also when the thread panics, or cannot be started.
@@ -435,6 +438,9 @@ impl Node {
     fn pause(&self, number: u64) -> io::Result<()> {
         let until = Instant::now() + self.limits.guess;
         let mut open = self.open();
+        if let Some(ours) = open.connections.get_mut(&number) {
+            ours.is_wrong = true;
+        }
         while open.rise(number, Standing::New) {
             let Ok(left) = left(until) else { return Ok(()) };
             let waited = self.ended.wait_timeout(open, left);

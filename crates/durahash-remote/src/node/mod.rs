@@ -45,7 +45,7 @@
 //! off  0  magic number "durnode\0"
 //!      8  protocol version, 4 bytes
 //!     12  verdict, 4 bytes: 0 welcome, 1 another version, 2 a token is required, 3 another token is required,
-//!         4 no token is required, 5 too many connections
+//!         4 no token is required, 5 too many connections, 6 too many that come at once: come again
 //!     16  length of what follows, 4 bytes: at most 8192, and 0 unless the verdict is 0
 //!     20  second message of the handshake, whose payload is the offer:
 //!

@@ -380,8 +380,11 @@ fn who_is_replaced_ends_at_once() {
         }
         peers.push(peer);
     }
-    for peer in &mut peers[..36] {
-        assert!(is_told_to_come_again(peer));
+    for (i, peer) in peers.drain(..36).enumerate() {
+        let said = heard(peer);
+        // With a wrong token it is told nothing, if the node had looked at it.
+        let is_silent = i % 4 == 0 && said.is_empty();
+        assert!(is_silent || said == answer(Err(message::Verdict::Crowd)), "{i}");
     }
     assert!(connect(&node, Some("secret")).is_ok());
 }

@@ -17,8 +17,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// **Durability.** As [`insert`](Map::insert).
     /// **Concurrency.** The read and the change are one instant. `f` runs while the key's bucket is
-    /// locked: it should be short, and an operation on this map inside of it may wait for ever. If it
-    /// panics, nothing is changed, and the panic goes on.
+    /// locked: it should be short. Inside of it an operation on this map, or a change of any map of the
+    /// pool, may wait for ever. If it panics, nothing is changed, and the panic goes on.
     ///
     /// # Errors
     /// As [`insert`](Map::insert). One that is found after `f` ran has changed nothing either, but for

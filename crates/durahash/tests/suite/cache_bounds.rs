@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Data, Design, ErrorKind, Map, Options, Pool};
+use durahash::{Cache, Change, Data, Design, ErrorKind, Map, Options, Pool, SyncMode};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -531,6 +531,29 @@ fn what_went_has_a_number_of_its_own() {
         assert!(ids[0] > last);
         last = *ids.last().unwrap();
         ids.iter().for_each(|id| assert!(cache.done(*id).unwrap()));
+    }
+}
+
+/// Also where a kill leaves the number to a pool that begins its opens anew, as a compaction makes it.
+#[test]
+fn numbers_go_on_behind_a_kill_and_a_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().sync_mode(SyncMode::Process).sweep(false).keep_evicted(true);
+    let options = options.max_entries(1);
+    let (path, mut last) = (dir.path().join("pool"), 0);
+    for i in 0..4_u64 {
+        let cache: Cache<u64, u64> = options.open_or_create(&path).unwrap();
+        (0..3).for_each(|key| cache.put(&(3 * i + key), &key).unwrap());
+        let ids: Vec<u64> = cache.evicted().map(|gone| gone.unwrap().id).collect();
+        assert!(ids.iter().all(|id| *id > last), "{ids:x?} behind {last:x}");
+        last = *ids.iter().max().unwrap();
+        ids.iter().for_each(|id| assert!(cache.done(*id).unwrap()));
+        // What a kill leaves.
+        let killed = dir.path().join("killed");
+        std::fs::copy(&path, &killed).unwrap();
+        drop(cache);
+        options.compact::<Cache<u64, u64>>(&killed).unwrap();
+        std::fs::rename(&killed, &path).unwrap();
     }
 }
 

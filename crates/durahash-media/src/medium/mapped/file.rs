@@ -95,7 +95,8 @@ impl PoolFile {
     /// The file at `path`, which is a regular one and not empty.
     pub(in crate::medium) fn open(path: &Path, read_only: bool) -> Result<Self> {
         for _ in 0..ATTEMPTS {
-            let opened = Self::open_once(path, read_only)?;
+            let opened = Self::open_unlocked(path, read_only)?;
+            opened.lock_patiently(read_only)?;
             // Before it was locked, a compaction may have put another file in its place: what is
             // stored in this one would be lost.
             if opened.has_name(path)? {
@@ -112,20 +113,7 @@ impl PoolFile {
         Err(Error::from(ErrorKind::Locked).at_path(path))
     }
 
-    /// The file that is at `path` now, or was until it was locked.
-    fn open_once(path: &Path, read_only: bool) -> Result<Self> {
-        let opened = Self::open_unlocked(path, read_only)?;
-        for _ in 0..if read_only { 0 } else { LINGERS } {
-            match opened.lock(read_only) {
-                Err(e) if matches!(e.kind(), ErrorKind::Locked) => sleep(LINGER),
-                locked => return locked.map(|()| opened),
-            }
-        }
-        opened.lock(read_only)?;
-        Ok(opened)
-    }
-
-    /// The same without a lock.
+    /// The file that is at `path` now, without a lock.
     pub(super) fn open_unlocked(path: &Path, read_only: bool) -> Result<Self> {
         let file = match sys::open(path, !read_only) {
             Ok(file) => file,
@@ -153,6 +141,16 @@ impl PoolFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(self.error("looking at the pool", e)),
         }
+    }
+
+    fn lock_patiently(&self, shared: bool) -> Result<()> {
+        for _ in 0..if shared { 0 } else { LINGERS } {
+            match self.lock(shared) {
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) => sleep(LINGER),
+                locked => return locked,
+            }
+        }
+        self.lock(shared)
     }
 
     fn lock(&self, shared: bool) -> Result<()> {
@@ -615,7 +613,8 @@ fn remove_leftover(path: &Path, own: Option<&PoolFile>) -> Result<()> {
         Some(own) if own.has_name(path)? => own,
         _ if sys::target_metadata(path).is_ok_and(|named| named.nlink() > 1) => return Ok(()),
         _ => {
-            leftover = PoolFile::open_once(path, false)?;
+            leftover = PoolFile::open_unlocked(path, false)?;
+            leftover.lock(false)?;
             &leftover
         }
     };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use durahash_media::Result;
 
-use super::inner::Inner;
+use super::inner::{Inner, unless_full};
 use super::sweep::Sweeper;
 use crate::engine::Single;
 use crate::engine::maps::Handle;
@@ -34,7 +34,7 @@ impl Guard {
         }
         let inner = Arc::new(Inner::open(handle, options)?);
         if let Some(bounds) = &inner.bounds {
-            inner.shrink(bounds)?;
+            unless_full(inner.shrink(bounds))?;
         }
         let sweeps = options.sweep && !pool.store.is_read_only();
         let sweeper = if sweeps { Sweeper::start(Arc::clone(&inner)) } else { None };

@@ -89,6 +89,14 @@ pub(crate) struct Inner {
     round: Mutex<Round>,
 }
 
+/// The same, but for a pool without room, which is opened all the same: room is made in an open cache.
+pub(super) fn unless_full(done: Result<()>) -> Result<()> {
+    match done {
+        Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => Ok(()),
+        done => done,
+    }
+}
+
 impl Inner {
     pub(super) fn open(handle: &Handle<Single>, options: &CacheOptions) -> Result<Self> {
         let beside = beside(handle)?.map(Map::<u64, [u8]>::new);
@@ -117,6 +125,10 @@ impl Inner {
             let beside = inner.beside.clone().filter(|_| keeps.is_some());
             let next = inner.setting(NEXT, None)?.unwrap_or(0);
             inner.queue = beside.map(|beside| Queue::new(beside, next)).transpose()?;
+            if let Some(queue) = &inner.queue {
+                // Before anything goes: a kill leaves it to a pool that begins its opens anew, as a compaction makes it.
+                unless_full(inner.setting(NEXT, Some(queue.end())).map(drop))?;
+            }
             if let Some(beside) = &inner.beside
                 && !is_marked(beside)?
             {

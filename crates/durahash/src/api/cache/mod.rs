@@ -59,8 +59,8 @@ use crate::index::Finding;
 /// [`max_bytes_used`](crate::Options::max_bytes_used) an insert that finds no room evicts, as
 /// [`eviction`](crate::Options::eviction) says. An eviction is a removal: durable, and at one instant. A lookup that finds its key tells the policy, in
 /// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it; one that is larger than the
-/// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure that itself puts into
-/// the cache may get `Full` where its own place is all that is left. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
+/// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure must
+/// change no map of the pool: it may get `Full` where its own place is all that is left, or wait for ever. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
 ///
 /// **Damage.** A lookup of a damaged entry is an error. [`put`](Cache::put) writes over it, and an eviction removes it, as what it was
 /// can be computed or fetched again; it is not told, as it cannot be read.

@@ -52,6 +52,11 @@ impl Queue {
         self.next.load(Ordering::Relaxed)
     }
 
+    /// What is above all numbers of this open.
+    pub(super) fn end(&self) -> u64 {
+        ((self.next() >> OPEN_SHIFT) + 1) << OPEN_SHIFT
+    }
+
     /// Waits until no other thread changes an entry of this hash.
     pub(super) fn turn(&self, h: u64) -> MutexGuard<'_, ()> {
         let turn = &self.turns[(h >> (u64::BITS - TURN_BITS)) as usize];
