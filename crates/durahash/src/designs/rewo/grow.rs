@@ -42,7 +42,7 @@ use super::planted::{Fault, planted};
 use super::scan::Listed;
 use super::tables::{OVERTAKEN, RESERVED, Resize, Table, TableSet, View};
 use super::write::Left;
-use super::{Prepared, ROOT, Resizing, Rewo};
+use super::{Prepared, Resizing, Rewo};
 
 /// Buckets that a writer prepares after an operation, and those of the cached table that it sweeps.
 const WRITER_PIECE: u64 = 8;
@@ -427,7 +427,7 @@ impl<M: Medium> Rewo<M> {
             medium.flush(block);
             medium.fence();
         }
-        self.map.set_root(ROOT, layout::root_word(self.remix, number))?;
+        self.map.set_root(layout::ROOT, layout::root_word(self.remix, number))?;
         self.count_all();
         resizing.block = number;
         resizing.saved = cursor;

@@ -42,6 +42,9 @@ use durahash_media::{PmU64, bits, on_media};
 
 use crate::designs::Slot;
 
+/// The root word that names the block of tables.
+pub(crate) const ROOT: usize = 0;
+
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
 

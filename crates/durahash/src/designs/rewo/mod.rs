@@ -150,9 +150,6 @@ pub use planted::plant;
 #[doc(hidden)]
 pub use {super::Slot, cache_sync::SYNC_BY_CALLS, layout::Bucket, layout::Tables, planted::Fault};
 
-/// The root word that names the block of tables.
-pub(crate) const ROOT: usize = 0;
-
 /// Tries of an optimistic reader before it takes the locks.
 const READ_TRIES: u32 = 16;
 

@@ -57,7 +57,6 @@ use durahash_media::hash::{self, WordMix};
 use durahash_media::probe::BitMask;
 use durahash_media::{Event, Medium, Place, Result};
 
-use super::ROOT;
 use super::layout::{self, BUCKET_BYTES, Bucket, Commit, Fingerprints, SLOTS};
 use super::planted::{Fault, planted};
 use super::recover::{block_words, remix_of, tables_in};
@@ -117,7 +116,9 @@ impl<M: Medium> Buckets<M> {
     /// Which tables there are; `None` where the look was in vain.
     fn tables(&self) -> Result<Option<TableSet>> {
         let map = &self.watch.map;
-        let Some(number) = layout::block_of(self.remix, map.root(ROOT)?) else { return Ok(None) };
+        let Some(number) = layout::block_of(self.remix, map.root(layout::ROOT)?) else {
+            return Ok(None);
+        };
         Ok(block_words(map, number)?.and_then(|words| tables_in(map, &words)))
     }
 

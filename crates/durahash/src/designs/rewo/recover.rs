@@ -15,7 +15,7 @@ use super::cached::{self, Cached};
 use super::layout::{self, BUCKET_BYTES, SAVED, SLOTS, TABLES, Tables, used_slots};
 use super::planted::{Fault, planted};
 use super::tables::{self, LiveTables, Resize, Table, TableSet};
-use super::{Cache, ROOT, Rewo, Writers};
+use super::{Cache, Rewo, Writers};
 use crate::designs::slots_of;
 use crate::index::{IndexStats, RewoStats};
 use crate::util::counter::Counter;
@@ -355,7 +355,7 @@ pub(super) fn tables_in<M: Medium>(
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
 pub(super) fn read_block<M: Medium>(map: &Place<M>) -> Result<TablesBlock> {
     let per_extent = map.pool().extent_bytes() / BUCKET_BYTES;
-    let number = layout::block_of(remix_of(map.format().seed), map.root(ROOT)?)
+    let number = layout::block_of(remix_of(map.format().seed), map.root(layout::ROOT)?)
         .filter(|block| map.directory_extents().contains(&(block / per_extent)))
         .ok_or_else(|| Error::corrupt("the root of the tables", 256))?;
     let corrupt = || Error::corrupt("the block of tables", number * BUCKET_BYTES);
