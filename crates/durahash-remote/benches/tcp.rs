@@ -127,9 +127,14 @@ fn phases(of: &str, clients: &str, addresses: &str, nodes: Vec<Process>) -> Resu
         let with = ["role=client", &format!("of={of}"), &format!("clients={clients}")];
         let place = [format!("addresses={addresses}"), format!("client={i}")];
         let mut process = Process::of_this(&[&with.map(str::to_owned)[..], &place].concat())?;
-        // The first one makes the index.
-        process.line()?;
+        // The first one makes the index, and the others come together.
+        if i == 0 {
+            process.line()?;
+        }
         processes.push(process);
+    }
+    for process in &mut processes[1..] {
+        process.line()?;
     }
     let of_nodes = |nodes: &[Process]| nodes.iter().map(|n| processor_ns(n.0.id())).sum::<u64>();
     for phase in argument("phases", "load,get,put,gets,puts").split(',') {
@@ -160,7 +165,9 @@ fn phases(of: &str, clients: &str, addresses: &str, nodes: Vec<Process>) -> Resu
 fn node() -> Result<()> {
     let bytes = keys() * KEY_BYTES / number("nodes", 1) + u64::from(rows()) * CLIENT_BYTES;
     let memory = TcpMemory::anonymous(bytes, rows())?;
-    let listening = Listening::bind("127.0.0.1:0", &memory, None, Limits::default())?;
+    let mut limits = Limits::default();
+    limits.connections = limits.handshakes + rows() as usize;
+    let listening = Listening::bind("127.0.0.1:0", &memory, None, limits)?;
     println!("{}", listening.address());
     io::stdin().read_to_end(&mut Vec::new()).map(drop).map_err(failed)
 }
