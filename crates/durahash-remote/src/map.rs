@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -467,19 +468,52 @@ async fn in_lanes<T, R>(
             }
         }
     };
-    all((0..items.len().min(LANES)).map(|_| run()).collect()).await;
+    all((0..items.len().min(LANES)).map(|_| run())).await;
     match failed.into_inner() {
         Some(error) => Err(error),
         None => Ok(results.into_inner().into_iter().flatten().collect()),
     }
 }
 
-/// Ready when all of these are.
-async fn all(futures: Vec<impl Future<Output = ()>>) {
-    let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
+/// Ready when all of these are. Of many that wait, one whose answer has arrived is polled alone.
+async fn all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
+    let all = Arc::new(Mutex::new(Waker::noop().clone()));
+    let lane = |future| {
+        let lane = Arc::new(Lane { woken: AtomicBool::new(true), all: Arc::clone(&all) });
+        (Box::pin(future), Waker::from(Arc::clone(&lane)), lane)
+    };
+    let mut lanes: Vec<_> = futures.map(lane).collect();
     poll_fn(|cx| {
-        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        lock(&all).clone_from(cx.waker());
+        lanes.retain_mut(|(future, waker, lane)| {
+            let is_woken = lane.woken.swap(false, Ordering::AcqRel);
+            !is_woken || future.as_mut().poll(&mut Context::from_waker(waker)).is_pending()
+        });
+        if lanes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+/// One of several futures, which wakes the task that waits for all.
+struct Lane {
+    woken: AtomicBool,
+    all: Arc<Mutex<Waker>>,
+}
+
+impl Wake for Lane {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            let all = lock(&self.all).clone();
+            all.wake();
+        }
+    }
+}
+
+fn lock(all: &Mutex<Waker>) -> MutexGuard<'_, Waker> {
+    // Nothing panics while it is held.
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -418,18 +418,31 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
         let bytes = block_bytes(bytes);
         let first = self.space.borrow_mut().turn();
+        match self.take_own(first, bytes) {
+            Some(block) => Ok(block),
+            None => Box::pin(self.acquire(op, first, bytes)).await,
+        }
+    }
+
+    /// Takes a block of this client's memory, of `first` unless all chunks of that node are taken.
+    fn take_own(&self, first: u8, bytes: u64) -> Option<Ref> {
+        let nodes = self.geometry.nodes;
+        let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
+        if self.exhausted[usize::from(first)].get() {
+            return (0..nodes).find_map(|i| own((first + i) % nodes));
+        }
+        own(first)
+    }
+
+    /// Takes more memory, and a block of it.
+    async fn acquire(&self, op: &Op<'_, F>, first: u8, bytes: u64) -> Result<Ref> {
         let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
         let any = || (0..self.geometry.nodes).find_map(|i| own((first + i) % self.geometry.nodes));
-        let is_used_up = || self.exhausted[usize::from(first)].get();
-        let serve = || if is_used_up() { any() } else { own(first) };
-        if let Some(block) = serve() {
-            return Ok(block);
-        }
         // One coroutine takes memory, and the others take of it, but for one that is not polled.
         let began_ns = self.fabric.now_ns();
         while self.taking.replace(true) && self.fabric.now_ns() - began_ns < TAKING_NS {
             self.fabric.sleep_ns(1000).await;
-            if let Some(block) = serve() {
+            if let Some(block) = self.take_own(first, bytes) {
                 return Ok(block);
             }
         }

@@ -554,7 +554,8 @@ fn kv_sum(hash: &ByteHash, body: &[u8], lens: u64) -> u64 {
 /// The bytes of a KV block.
 pub(super) fn kv_block(hash: &ByteHash, key: &[u8], value: &[u8]) -> Vec<u8> {
     let lens = key.len() as u64 | (value.len() as u64) << 32;
-    let mut bytes = vec![0; KV_HEADER];
+    let mut bytes = Vec::with_capacity(kv_bytes(key.len(), value.len()));
+    bytes.resize(KV_HEADER, 0);
     bytes.extend_from_slice(key);
     bytes.extend_from_slice(value);
     let sum = kv_sum(hash, &bytes[KV_HEADER..], lens);

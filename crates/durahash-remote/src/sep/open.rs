@@ -185,10 +185,13 @@ impl<F: Fabric> Core<F> {
     /// Wakes, or beats if a tick is overdue, as without the service, or memory is short. It gives nothing, as futures of operations
     /// are often dropped.
     pub(super) async fn upkeep(&self) -> Result<()> {
-        self.wake().await?;
+        // What is rare is boxed: the futures of many operations move in memory together.
+        if self.rest.get() != Rest::No {
+            Box::pin(self.wake()).await?;
+        }
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns(1) || self.short.get() {
-            self.beat(false).await?;
+            Box::pin(self.beat(false)).await?;
             self.short.set(false);
         }
         Ok(())

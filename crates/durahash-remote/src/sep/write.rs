@@ -79,11 +79,11 @@ impl<F: Fabric> Core<F> {
             match done {
                 Ok(None) => return Ok(()),
                 // The wait holds no block.
-                Ok(Some(sight)) => match self.full(&mut op, &sight).await {
-                    Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                Ok(Some(sight)) => match Box::pin(self.full(&mut op, &sight)).await {
+                    Err(e) if is_full(&e) && Box::pin(self.hope(&mut op, &mut hope)).await? => {}
                     merged => merged?,
                 },
-                Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                Err(e) if is_full(&e) && Box::pin(self.hope(&mut op, &mut hope)).await? => {}
                 Err(e) => return Err(e),
             }
         }
@@ -124,8 +124,8 @@ impl<F: Fabric> Core<F> {
             let first = if planted(Fault::EntryFirst) { &mut none } else { &mut *block };
             let sight = self.look(op, hash, Scope::Append, first).await?;
             *doubtful = false;
-            let Some((first, frees)) = sight.free.clone() else { return Ok(Some(sight)) };
-            let mut idx = first;
+            let Some((first, frees)) = &sight.free else { return Ok(Some(sight)) };
+            let (first, mut idx) = (*first, *first);
             loop {
                 // Reserved only if the swap is posted at once.
                 op.admitted()?;
@@ -188,15 +188,15 @@ impl<F: Fabric> Core<F> {
                 Change::Set(value) => Some(value),
             };
             let Some((idx, frees)) = &sight.free else {
-                match self.full(&mut op, &sight).await {
-                    Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => {}
+                match Box::pin(self.full(&mut op, &sight)).await {
+                    Err(e) if is_full(&e) && Box::pin(self.hope(&mut op, &mut hope)).await? => {}
                     merged => merged?,
                 }
                 continue;
             };
             Self::check_sizes(key, value.as_deref().unwrap_or_default())?;
             let (mut block, kv) = match self.block(&op, key, value.as_deref()).await {
-                Err(e) if is_full(&e) && self.hope(&mut op, &mut hope).await? => continue,
+                Err(e) if is_full(&e) && Box::pin(self.hope(&mut op, &mut hope)).await? => continue,
                 placed => placed?,
             };
             let written = async {
@@ -271,7 +271,7 @@ impl<F: Fabric> Core<F> {
 
     /// After an append: merges if it filled the last entry. The append is done even if the merge fails.
     async fn appended(&self, op: &mut Op<'_, F>, sight: &Sight, idx: u32) {
-        if idx + 1 == self.geometry.cur && self.merge_alone(op, sight).await.is_err() {
+        if idx + 1 == self.geometry.cur && Box::pin(self.merge_alone(op, sight)).await.is_err() {
             // The segment stays full, so the next append to it fails in the same way and returns the error.
             self.stats.borrow_mut().merge_failures += 1;
         }
