@@ -319,6 +319,11 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(())
     }
 
+    /// Sleeps for so many ticks, at most for as long as an idle client in a crowd.
+    pub(crate) async fn pause(&self, ticks: u64) {
+        self.0.fabric.sleep_ns(self.0.tick_ns(ticks)).await;
+    }
+
     /// Gives this client's memory to the others, and lets the epoch go on without it, if no operation of it is under way. The next
     /// operation, or [`sweep`](Self::sweep), takes some more round trips, as it makes it a client again. Maps with a thread of their own do
     /// so when they have been idle for a second. Do not drop the future: others might wait for this client until it ends.

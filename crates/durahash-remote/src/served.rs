@@ -155,12 +155,15 @@ fn ready<F: Fabric>(
     }
 }
 
-/// Ticks until the map is closed. A tick that fails may succeed the next time.
+/// Ticks until the map is closed. A tick that fails may succeed the next time, which comes later each time.
 async fn show_life<F: Fabric>(map: RemoteMap<F>) {
+    let mut ticks = 1_u64;
     while let Err(error) = map.clone().service_if_busy(IDLE_TICKS).await {
         if matches!(error.kind(), ErrorKind::Evicted) {
             return;
         }
+        map.pause(ticks).await;
+        ticks = ticks.saturating_mul(2);
     }
 }
 
