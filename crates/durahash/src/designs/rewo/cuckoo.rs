@@ -292,13 +292,8 @@ impl<M: Medium> Rewo<M> {
             medium.flush(&target.commit);
         }
         medium.fence();
-        if !planted(Fault::MoveLate) {
-            self.count_moves(moves);
-        }
+        self.count_moves(moves);
         self.drop_slots(held, moves.from, slots)?;
-        if planted(Fault::MoveLate) {
-            self.count_moves(moves);
-        }
         moves.count = 0;
         Ok(())
     }

@@ -53,8 +53,6 @@ faults! {
     EntryUncounted,
     /// Moves are not.
     MoveUncounted,
-    /// A move is counted when its slot is cleared already.
-    MoveLate,
     /// A walk in another process does not ask what was moved meanwhile.
     MovedUnseen,
 }
