@@ -171,9 +171,8 @@ impl<M: Medium> MultiOnlooker<M> {
     fn count_all(&self, h: u64) -> Result<u64> {
         self.look(h, |entries, still| {
             entries.iter().try_fold(0, |count, entry| {
-                let is_value = !entry.is_list;
-                let more = if is_value { 1 } else { self.live_in_list(h, entry.payload, still)? };
-                Ok(count + more)
+                let Entry { payload, is_list } = *entry;
+                Ok(count + if is_list { self.live_in_list(h, payload, still)? } else { 1 })
             })
         })
     }

@@ -5,7 +5,6 @@ use durahash_media::{Medium, PmU64, Result};
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{BESIDE_HEADER, Buffer};
 use crate::designs::pea::layout::{Bucket, Head, LINES, better};
-use crate::designs::pea::planted::{Fault, planted};
 use crate::designs::pea::write::Locks;
 
 impl<M: Medium> MultiPea<M> {
@@ -36,8 +35,7 @@ impl<M: Medium> MultiPea<M> {
         medium.fence();
         let new = with.without_all(slots);
         held.exclude_readers(number);
-        let counted = if is_list && planted(Fault::CompactUncounted) { !h } else { h };
-        self.store_head(bucket, new, counted);
+        self.store_head(bucket, new, h);
     }
 
     /// Stores a head from which slots of `h` have gone: the commit.
