@@ -150,7 +150,7 @@ fn add((words, records): &Multi, key: u64, version: u64, is_word: bool) {
 
 /// Adds a version of a key, or removes its first.
 fn change(multi: &Multi, there: &mut There, random: u64, adds: bool) {
-    let (key, is_word) = (random % MANY, (random >> 8) % 2 == 0);
+    let (key, is_word) = (random % MANY, (random >> 8).is_multiple_of(2));
     let (first, end) = &mut there[key as usize][usize::from(!is_word)];
     let most = MOST[(key % 4) as usize];
     let adds = (random >> 9) % 10 < if adds { 8 } else { 1 };
