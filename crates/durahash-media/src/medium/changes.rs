@@ -18,7 +18,8 @@
 //!        3  live file of that open: device, inode, time at which it was made; then the place and the bytes
 //!           of the log's area, which it has not. Zeros: the words are those of the pool's own file
 //!        8  segments of Pea Hash that were replaced, in all maps
-//!        9  counters: hashes in their order, each as many
+//!        9  in `Strict`: the last epoch that has stores, then the last one whose snapshot is on the disk. Zeros in other modes
+//!       11  counters: hashes in their order, each as many
 //!           behind them notes, for the hashes of each counter: how many were taken, and the last ones
 //!           {number, from 1 on (bits 32-63), last bits of the hash (0-31)}
 //! ```
@@ -33,15 +34,18 @@ use std::ptr::NonNull;
 use crate::word::PmU64;
 
 /// Words before the counters.
-const HEAD_WORDS: usize = 9;
+const HEAD_WORDS: usize = 11;
 /// The format of these words.
-const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x04");
+const FORMAT: u64 = u64::from_le_bytes(*b"durachg\x05");
 /// What names the medium whose words the counters are of.
 pub(crate) type Named = [u64; 5];
 /// Where that stands.
 const NAMED: usize = 3;
 /// Where the replaced segments are counted.
 const SEGMENTS: usize = 8;
+/// Where the epochs of `Strict` stand: that of stores, that which is on the disk.
+const STORED: usize = 9;
+const DURABLE: usize = 10;
 /// Where a file has the epoch.
 pub(crate) const EPOCH_OFF: u64 = 8;
 /// Counters of a file, as a power of two.
@@ -176,6 +180,25 @@ impl Changes {
         self.words()[SEGMENTS].load()
     }
 
+    /// Says that words are about to be stored in this epoch, by a thread in it.
+    pub(crate) fn stores_in(&self, epoch: u64) {
+        let stored = &self.words()[STORED];
+        if stored.load() != epoch {
+            stored.store(epoch);
+        }
+    }
+
+    /// Says that the stores of this epoch, and of all before it, are on the disk.
+    pub(crate) fn durable_to(&self, epoch: u64) {
+        self.words()[DURABLE].store(epoch);
+    }
+
+    /// True if all stores that were seen before are on the disk, where the writer's mode is `Strict`.
+    pub(crate) fn is_all_durable(&self) -> bool {
+        let stored = self.words()[STORED].load();
+        self.words()[DURABLE].load() >= stored
+    }
+
     /// How many maps were removed: the number of one of them may be another map's now.
     pub(crate) fn removed_maps(&self) -> u64 {
         self.words()[2].load()
@@ -243,6 +266,12 @@ mod tests {
         assert!(!changes.are_counted_for(0));
         changes.count_for(7);
         assert!(changes.are_counted_for(7) && !changes.are_counted_for(8));
+        assert!(changes.is_all_durable());
+        changes.stores_in(9);
+        changes.durable_to(8);
+        assert!(!changes.is_all_durable());
+        changes.durable_to(9);
+        assert!(changes.is_all_durable());
         changes.name([0, 1, 0, 0, 0]);
         assert!(!changes.are_counted_for(7));
     }

@@ -340,6 +340,15 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     }
 }
 
+/// True if another process, or a file that was opened apart from this one, has it locked for writing.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    if !try_lock(file, true)? {
+        return Ok(true);
+    }
+    file.unlock()?;
+    Ok(false)
+}
+
 /// Renames a file to a name that must be free.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     gate()?;

@@ -84,7 +84,7 @@ class Map(_native.Map, MutableMapping):
     - ``mode``: ``"interval"``, the default (a kill loses nothing, loss of power the last 100 ms; ``"interval:20"``
       is 20 ms), ``"strict"`` (loss of power loses nothing), ``"process"`` (loss of power loses the pool)
     - ``read_only``: the file is not changed, and several processes may read it at once
-    - ``readers``: True to let them read it beside this map: in the mode ``process``, or ``interval`` with a live image
+    - ``readers``: True to let them read it beside this map: in the mode ``process``, or with a live image
     - ``live_image``: in the mode interval or strict, False for a log of lines in place of a live image, which a new
       pool on ext4 or XFS has: half the space, slower inserts, and a slower open after a kill
     - ``max_bytes``, ``design``, ``verify``, ``accept_suspect``: as the library's options of these names

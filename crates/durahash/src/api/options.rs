@@ -141,8 +141,8 @@ impl Options {
 
         /// Lets other processes read the pool while this one has it open for writing: with
         /// [`read_only`](Options::read_only) they see it as it is from moment to moment. It needs the mode
-        /// [`Process`](crate::SyncMode::Process), or [`Interval`](crate::SyncMode::Interval) with a [live
-        /// image](Options::live_image). A pool with a map of [`Design::Rewo`](crate::Design::Rewo) has no
+        /// [`Process`](crate::SyncMode::Process), or a [live image](Options::live_image): in
+        /// [`Strict`](crate::SyncMode::Strict) each of their operations waits until all that was stored before is on the disk. A pool with a map of [`Design::Rewo`](crate::Design::Rewo) has no
         /// readers: they get [`Options`](crate::ErrorKind::Options). A file of 548 KiB beside the pool is made for it,
         /// `durahash-….readers`, and taken away by the close, if no reader has it, else by a later one; each change of an
         /// entry counts one up there, in a multimap with its hash. Readers of a live image in another directory need the same

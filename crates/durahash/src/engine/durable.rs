@@ -97,6 +97,8 @@ impl<I, M: Medium> Durable<I, M> {
     #[cold]
     fn after_wait<T>(&self, found: Result<T>) -> Result<T> {
         self.wait()?;
+        // Of a reader in another process: its writer may have failed to write what was found.
+        self.pool.check_writer()?;
         found
     }
 }

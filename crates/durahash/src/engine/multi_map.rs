@@ -183,7 +183,8 @@ fn durable<I: MultiIndex + 'static, M: Medium>(
 ) -> Rest<dyn MultiIndex> {
     Box::new(move || {
         let index = index()?;
-        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(index, pool)) } else { Box::new(index) })
+        let waits = M::DRAIN_WAITS || pool.looks_on();
+        Ok(if waits { Box::new(Durable::new(index, pool)) } else { Box::new(index) })
     })
 }
 

@@ -24,7 +24,7 @@ const LOG_PART: u64 = 8;
 const OPEN_TRIES: u32 = 100;
 
 const NO_READERS: &str = "readers in other processes need a pool in the mode Process (sync_mode(SyncMode::Process)), or one with a \
-    live image in the mode Interval (live_image(true), on ext4, XFS or tmpfs)";
+    live image (live_image(true), on ext4, XFS or tmpfs)";
 
 /// A pool that was made or opened, and the lock of its file.
 pub(crate) type Made = (Arc<OpenPool>, Option<FileLock>);
@@ -80,7 +80,7 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
         return create_on(medium, &spec);
     }
     let live_image = settings.live_image.unwrap_or_else(|| medium.carries_live_image());
-    if settings.readers && !can_have_readers(sync_mode, live_image) {
+    if settings.readers && !live_image {
         return refused(NO_READERS);
     }
     // The log comes to a pool that is whole, and the name to one that is in use.
@@ -91,11 +91,6 @@ fn create_file(settings: &Settings, path: &Path, required: Required) -> Result<A
     let pool = open_behind_log(settings, file, (sync_mode, live_image), required)?;
     lock.publish()?;
     Ok(pool)
-}
-
-/// Whether a pool behind a log can have readers in other processes: not where its own lookups wait for what they cannot see.
-fn can_have_readers(mode: SyncMode, live_image: bool) -> bool {
-    live_image && mode != SyncMode::Strict
 }
 
 /// Opens the pool of a file; the lock of the file.
@@ -120,7 +115,7 @@ fn open_file(
     let needs_no_log = mode == SyncMode::Process || medium.is_dax();
     let carries = || !medium.has_lines() && medium.carries_live_image();
     let to_live_image = settings.live_image.unwrap_or_else(carries);
-    if settings.readers && !needs_no_log && !can_have_readers(mode, to_live_image) {
+    if settings.readers && !needs_no_log && !to_live_image {
         return refused(NO_READERS);
     }
     if medium.is_in_live_image() {

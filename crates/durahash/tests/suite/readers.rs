@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -540,11 +541,9 @@ fn pools_that_are_not_for_readers_are_refused() {
         let refused = options.open_or_create::<Map<u64, u64>>(path).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
     };
-    is_refused(options(SyncMode::Strict), &path);
     is_refused(options(MODES[1]).live_image(false), &path);
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     options(MODES[1]).create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
-    is_refused(options(SyncMode::Strict), &path);
     is_refused(options(MODES[1]).live_image(false), &path);
 }
 
@@ -647,6 +646,44 @@ fn readers_of_a_writer_whose_disk_fails_are_told() {
     // The next one trusts what the live image has.
     let map: Map<u64, u64> = options(hour).open(&path).unwrap();
     assert_eq!((map.get(&1).unwrap(), open().unwrap().get(&1).unwrap()), (Some(1), Some(1)));
+}
+
+#[test]
+fn readers_beside_strict_see_nothing_that_is_not_on_the_disk() {
+    let mut failures = 0;
+    for round in 0..budget(20, 500) {
+        let (_dir, path) = new_path();
+        let map: Map<u64, u64> = options(SyncMode::Strict).create(&path).unwrap();
+        let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
+        (0..20).for_each(|key| {
+            map.put(&key, &1).unwrap();
+            assert_eq!(reader.get(&key).unwrap(), Some(1));
+        });
+        let (begun, key) = (Barrier::new(2), round % 20);
+        let read = || {
+            let mut last = Some(1);
+            begun.wait();
+            while last == Some(1) {
+                last = match reader.get(&key) {
+                    Err(e) if matches!(e.kind(), ErrorKind::WriterGone) => break,
+                    found => found.unwrap(),
+                };
+            }
+            last
+        };
+        let (has_failed, last) = std::thread::scope(|scope| {
+            let reading = scope.spawn(read);
+            begun.wait();
+            faults::arm(1, EIO);
+            // Another thread may take the snapshot.
+            let has_failed = map.put(&key, &2).is_err();
+            faults::disarm();
+            (has_failed, reading.join().unwrap())
+        });
+        assert_eq!(last, Some(if has_failed { 1 } else { 2 }));
+        failures += u64::from(has_failed);
+    }
+    assert_ne!(failures, 0);
 }
 
 #[test]

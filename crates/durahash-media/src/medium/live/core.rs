@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
-use crate::medium::{LINE_BYTES, LogStats, SumArea};
+use crate::medium::{Changes, LINE_BYTES, LogStats, SumArea};
 use crate::primitive::lock;
 
 /// A batch shall have no more than this part of the ring.
@@ -95,6 +95,7 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) disk: D,
     pub(super) barrier: Barrier,
     id: u64,
+    strict: bool,
     /// Lines of the epoch before are copied by the thread that changes them first.
     pub(super) copying: AtomicBool,
     /// Marks that became zero again, in all.
@@ -135,6 +136,7 @@ impl<D: LiveDisk> Core<D> {
         Core {
             id: barrier.slots.id(),
             barrier,
+            strict,
             copying: AtomicBool::new(false),
             lowered: AtomicU64::new(0),
             is_due: AtomicBool::new(false),
@@ -158,6 +160,11 @@ impl<D: LiveDisk> Core<D> {
 
     pub(super) fn header(&self) -> Header<'_> {
         Header(self.disk.header())
+    }
+
+    /// Where readers in other processes find which epochs are on the disk, if they are to wait for that.
+    pub(super) fn waited_for(&self) -> Option<&Changes> {
+        self.disk.changes().filter(|_| self.strict)
     }
 
     #[inline(always)]
@@ -336,6 +343,10 @@ impl<D: LiveDisk> Core<D> {
 
     /// Steps 4 to 6: the first store to a line in this epoch.
     fn raise(&self, slot: &Slot, line: u64, epoch: u64) {
+        // Before the mark: who finds that stores without coming here.
+        if let Some(changes) = self.waited_for() {
+            changes.stores_in(epoch);
+        }
         let (byte, parity) = (epoch as u8, (epoch & 1) as usize);
         let mark = self.disk.mark(line);
         let mut found = mark.load(Ordering::Acquire);

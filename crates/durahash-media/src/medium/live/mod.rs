@@ -60,7 +60,8 @@
 //! # Modes
 //! `Interval`: nobody waits. A thread takes a snapshot so long after the first store since the one before. `Strict`: a drain waits for
 //! the snapshot of the epoch in which it ends, which the first to wait takes, for all that come meanwhile. Drains
-//! that are [deferred](Memory::defer) note the epoch instead, and every operation waits for that before it returns.
+//! that are [deferred](Memory::defer) note the epoch instead, and every operation waits for that before it returns. With readers in other
+//! processes (`mapped/seen.rs`) a thread takes snapshots in `Strict`, too: of stores behind which no drain comes.
 //!
 //! # Failures
 //! The first write or sync that fails ends it: nothing is tried again, and every operation returns the error. With the gate
@@ -74,8 +75,7 @@
 //! to which nobody else appends.
 //!
 //! # Not yet
-//! Readers in other processes beside a writer in `Strict` (`mapped/seen.rs` has those in `Interval`); copies of parts of the base
-//! instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
+//! Copies of parts of the base instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 //!
 //! Writers in several processes. In the live file would lie the gate's state, and for each thread `inside`, its lists and copies; locks,

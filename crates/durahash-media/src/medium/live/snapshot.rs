@@ -143,6 +143,9 @@ impl<D: LiveDisk> Core<D> {
             slot.saves[parity].clear();
         }
         self.done.store(epoch, Ordering::Release);
+        if let Some(changes) = self.waited_for() {
+            changes.durable_to(epoch);
+        }
         Ok(())
     }
 

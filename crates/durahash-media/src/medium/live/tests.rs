@@ -447,3 +447,30 @@ fn a_backup_that_is_too_slow_is_given_up() {
     let (_, lost) = open(before.of_next_boot(), SyncMode::INTERVAL).unwrap();
     assert!((1..200).all(|line| get(&lost, line) == get(&medium, line)));
 }
+
+#[test]
+fn readers_beside_strict_are_told_of_what_no_snapshot_has() {
+    let (_, medium) = empty(SyncMode::Strict);
+    let is_all_durable = || medium.changes().unwrap().is_all_durable();
+    // So many that the lowest bytes of epochs come again.
+    for v in 1..600 {
+        put(&medium, v % 3, v);
+        put(&medium, v % 3, v);
+        assert!(!is_all_durable());
+        medium.drain();
+        assert!(is_all_durable());
+    }
+    medium.defer(true);
+    put(&medium, 1, 1);
+    medium.drain();
+    medium.defer(false);
+    assert!(!is_all_durable());
+    medium.wait_until_durable().unwrap();
+    assert!(is_all_durable());
+    put(&medium, 1, 2);
+    medium.steps().write().unwrap();
+    assert!(is_all_durable(), "what no drain brings to the disk");
+    let (_, medium) = empty(SyncMode::INTERVAL);
+    put(&medium, 1, 1);
+    assert!(medium.changes().unwrap().is_all_durable(), "its own lookups see it");
+}

@@ -663,6 +663,16 @@ impl Memory for Mapped {
     fn changes(&self) -> Option<&Changes> {
         self.readers.as_ref().map(|readers| &readers.changes)
     }
+    #[inline]
+    fn is_durable(&self) -> bool {
+        self.readers.as_ref().is_none_or(Readers::is_all_durable)
+    }
+    /// Of a reader beside a writer in `Strict`.
+    fn wait_until_durable(&self) -> Result<()> {
+        let Some(readers) = &self.readers else { return Ok(()) };
+        let waited = readers.wait_until_all_durable(self.file.file());
+        waited.map_err(|e| self.file.error("looking for the writer of the pool", e))
+    }
     #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
         match self.flushes {

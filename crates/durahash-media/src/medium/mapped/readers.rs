@@ -22,6 +22,8 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -33,6 +35,10 @@ use crate::medium::changes::{Changes, EPOCH_OFF, FILE_BYTES, FILE_SHIFT, Named};
 use crate::medium::process::Process;
 use crate::medium::sys;
 
+/// Between two looks of a reader that waits, and looks after which it asks if the writer lives.
+const ROUND: Duration = Duration::from_micros(50);
+const ASKED_EVERY: u32 = 20;
+
 /// The file, and what is in it.
 pub(super) struct Readers {
     pub(super) changes: Changes,
@@ -40,6 +46,8 @@ pub(super) struct Readers {
     /// Of the writer, who takes it away, and its process.
     path: Option<PathBuf>,
     process: Process,
+    /// The writer was found dead: nothing is written to the disk any more.
+    is_left: AtomicBool,
 }
 
 fn path_beside(pool: &PoolFile, id: FileId) -> io::Result<PathBuf> {
@@ -118,7 +126,33 @@ impl Readers {
         // SAFETY: the mapping is that long, begins at a page, and goes with the counters. A reader
         // only reads them.
         let changes = unsafe { Changes::over(words, FILE_SHIFT, Box::new(mapping)) };
-        Ok(Readers { changes, file, path, process: Process::own() })
+        Ok(Readers {
+            changes,
+            file,
+            path,
+            process: Process::own(),
+            is_left: AtomicBool::new(false),
+        })
+    }
+
+    /// True if a reader need not wait until what it has seen is on the disk: what a killed writer has left may never be.
+    #[inline]
+    pub(super) fn is_all_durable(&self) -> bool {
+        self.changes.is_all_durable() || self.is_left.load(Ordering::Relaxed)
+    }
+
+    /// Waits for that, as long as the writer that is known has `pool` open.
+    #[cold]
+    pub(super) fn wait_until_all_durable(&self, pool: &File) -> io::Result<()> {
+        let mut rounds = 0_u32;
+        while !self.is_all_durable() && self.changes.are_as_named() {
+            rounds += 1;
+            if rounds.is_multiple_of(ASKED_EVERY) && !sys::is_locked(pool)? {
+                self.is_left.store(true, Ordering::Relaxed);
+            }
+            std::thread::sleep(ROUND);
+        }
+        Ok(())
     }
 
     /// Those of a writer, which has the pool's lock.
@@ -134,6 +168,9 @@ impl Readers {
         let readers = Self::map(file, Sharing::PageCache, Some(path))?;
         readers.changes.count_for(0);
         readers.changes.name(Named::default());
+        // For a reader of the last writer the count says that this is another one.
+        readers.changes.stores_in(0);
+        readers.changes.durable_to(0);
         Ok(readers)
     }
 

@@ -693,6 +693,39 @@ fn a_reader_takes_no_file_that_its_writer_removes_meanwhile() {
 }
 
 #[test]
+fn a_reader_beside_strict_waits_until_what_it_may_have_seen_is_durable_or_its_writer_gone() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let writer = Mapped::open(&path, false, &for_readers()).unwrap();
+    let changes = writer.changes().unwrap();
+    changes.count_for(1);
+    let look_on = || Mapped::look_on(&path, None, &options()).unwrap().unwrap();
+    let seen = look_on();
+    let waits_for = |end: &dyn Fn()| {
+        assert!(!seen.is_durable());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| seen.wait_until_durable().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+            let waits = !waiting.is_finished();
+            end();
+            waiting.join().unwrap();
+            waits
+        })
+    };
+    assert!(seen.is_durable());
+    changes.stores_in(7);
+    assert!(waits_for(&|| changes.durable_to(7)) && seen.is_durable());
+    changes.stores_in(8);
+    assert!(waits_for(&|| changes.count_for(0)), "its disk has failed, say");
+    changes.count_for(1);
+    // As the system does where it is killed.
+    assert!(waits_for(&|| writer.file.file().unlock().unwrap()));
+    assert!(seen.is_durable() && seen.wait_until_durable().is_ok());
+    assert!(!look_on().is_durable(), "another reader finds that out for itself");
+    assert!(sys::try_lock(writer.file.file(), false).unwrap(), "the reader keeps nobody out");
+}
+
+#[test]
 fn what_is_no_file_for_readers_is_in_the_way_of_its_writer_only() {
     let (_dir, path) = directory();
     make(&path, 2 * EXTENT, 7).unwrap();

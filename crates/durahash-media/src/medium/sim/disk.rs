@@ -14,6 +14,8 @@ use rustix::io::Errno;
 
 use super::buffer::Buffer;
 use crate::error::{Error, Limit, Result};
+#[cfg(test)]
+use crate::medium::Changes;
 use crate::medium::live::disk::clear_marks;
 use crate::medium::live::head::{self, Head, RING_OFF};
 use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
@@ -183,6 +185,8 @@ struct Inner {
     past_cache: AtomicBool,
     full_log: AtomicBool,
     live: LiveWords,
+    #[cfg(test)]
+    changes: Changes,
 }
 
 /// The words of a live file that are not the image.
@@ -282,6 +286,8 @@ impl SimDisk {
                 is_bad: AtomicBool::new(false),
                 is_abandoned: AtomicBool::new(false),
             },
+            #[cfg(test)]
+            changes: Changes::on_heap(4),
         }))
     }
 
@@ -662,6 +668,11 @@ impl LiveDisk for SimDisk {
     fn abandon_live(&self) {
         self.record_live();
         self.0.live.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.0.changes)
     }
 
     fn header(&self) -> &[PmU64] {
