@@ -110,6 +110,7 @@
 //!   Where its size follows the other tables, copies that are in another bucket since then are dropped
 //!   piece by piece, and no other change of its size begins before.
 
+mod block;
 mod cache_sync;
 mod cached;
 mod check;

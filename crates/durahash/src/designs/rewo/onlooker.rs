@@ -57,9 +57,9 @@ use durahash_media::hash::{self, WordMix};
 use durahash_media::probe::BitMask;
 use durahash_media::{Event, Medium, Place, Result};
 
+use super::block::{block_words, remix_of, tables_in};
 use super::layout::{self, BUCKET_BYTES, Bucket, Commit, Fingerprints, SLOTS};
 use super::planted::{Fault, planted};
-use super::recover::{block_words, remix_of, tables_in};
 use super::scan::next_unit;
 use super::tables::{Table, TableSet};
 use crate::designs::onlooker::{Sight, Watch};
