@@ -453,7 +453,7 @@ fn follow(options: &Options) {
     let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
     assert_eq!((reader.get(&1).unwrap(), reader.len().unwrap()), (None, 0));
     // Beyond the space that was mapped, and the first tables of extents.
-    let keys = budget(200_000, 2_000_000);
+    let keys = budget(60_000, 2_000_000);
     for key in 0..keys {
         map.put(&key, &!key).unwrap();
         if key % 1000 == 0 {
