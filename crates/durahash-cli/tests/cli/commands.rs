@@ -223,7 +223,7 @@ fn read_beside(options: &Options, design: &str) {
     map.close().unwrap();
     assert_eq!(work.run("get a.pool key").ok(), "8\n");
 
-    let map: MultiMap<str, u64> = options.create(work.path("m.pool")).unwrap();
+    let map: MultiMap<str, u64> = options.design(Design::Pea).create(work.path("m.pool")).unwrap();
     (0..40).for_each(|value| map.add("key", &value).unwrap());
     assert_eq!(work.run("get m.pool key").sorted_lines().len(), 40);
     assert!(map.remove_one("key", &0).unwrap());
