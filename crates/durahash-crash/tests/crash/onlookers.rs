@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::panic::catch_unwind;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -499,7 +500,9 @@ fn readers_that_are_held_up_see_what_was_there() {
 
 fn are_found<F: Copy + Debug>(plant: fn(Option<F>), faults: &[F], design: Design) {
     for fault in faults {
-        let found = with(plant, Some(*fault), || by_held_up_readers(design, 1_000_000));
+        let find = || by_held_up_readers(design, 1_000_000);
+        let fails = |_| Some("a reader fails".to_owned());
+        let found = with(plant, Some(*fault), || catch_unwind(find).unwrap_or_else(fails));
         println!("{fault:?}: {}", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
     }
 }
@@ -519,7 +522,9 @@ fn changes_that_are_not_counted_are_found() {
 #[test]
 fn faults_of_what_readers_of_multimaps_rely_on_are_found() {
     use pea::Fault;
-    are_found(pea::plant, &[Fault::ValuesUnnoted, Fault::HeadOnce, Fault::EntryUncounted], multi);
+    let faults = [Fault::ValuesUnnoted, Fault::HeadOnce, Fault::EntryUncounted];
+    // The others are found behind 50,000 rounds and more.
+    are_found(pea::plant, &faults[..budget(1, 3) as usize], multi);
 }
 
 #[test]

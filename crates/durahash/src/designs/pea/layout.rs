@@ -37,6 +37,13 @@ use durahash_media::{PmU64, bits, on_media};
 
 use crate::designs::Slot;
 
+/// The content of a live slot beside its hash: a payload, or in a multimap the name of a value buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) payload: u64,
+    pub(super) is_list: bool,
+}
+
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
 

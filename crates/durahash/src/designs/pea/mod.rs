@@ -156,7 +156,7 @@ use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, WalkOrder,
     operation,
 };
-use layout::{BUCKET_BYTES, Head, preferred_line};
+use layout::{BUCKET_BYTES, Entry, Head, preferred_line};
 use strategy::{Homes, Shape, is_small};
 
 pub(crate) use recover::EXTRA_COUNTER;
@@ -235,13 +235,6 @@ struct Writers {
 #[inline(always)]
 fn stripe(bucket: u32, main: u32) -> u32 {
     if bucket < main { bucket % STRIPES } else { STASH_LOCK }
-}
-
-/// The content of a live slot beside its hash: a payload, or in a multimap the name of a value buffer.
-#[derive(Clone, Copy)]
-struct Entry {
-    payload: u64,
-    is_list: bool,
 }
 
 /// A live slot that was found.

@@ -49,8 +49,7 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Place, Result};
 
-use super::Entry;
-use super::layout::{BUCKET_BYTES, Bucket, Head};
+use super::layout::{BUCKET_BYTES, Bucket, Entry, Head};
 use super::planted::{Fault, planted};
 use super::strategy::{Policy, Shape, Strategy, is_small};
 use crate::designs::one_of_each;

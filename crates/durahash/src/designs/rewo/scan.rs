@@ -10,15 +10,9 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Event, Medium, Result};
 
 use super::layout::Fingerprints;
-use super::tables::{TableSet, View};
+use super::tables::{TableSet, View, next_unit};
 use super::{READ_TRIES, Rewo};
 use crate::designs::one_of_each;
-
-/// Where the unit after that of `at` begins, if units have so many bits in common.
-pub(super) fn next_unit(at: u64, bits: u32) -> Option<u64> {
-    let next = prefix(at, bits) + 1;
-    (next >> bits == 0).then(|| next << (64 - bits))
-}
 
 /// The unit at a position, in the tables of one view.
 struct Unit {

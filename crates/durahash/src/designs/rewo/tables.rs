@@ -20,6 +20,12 @@ use super::planted::{Fault, planted};
 /// Buckets of a region, as an exponent of two.
 const REGION_SHIFT: u32 = 9;
 
+/// Where the unit after that of `at` begins, if units have so many bits in common.
+pub(super) fn next_unit(at: u64, bits: u32) -> Option<u64> {
+    let next = hash::prefix(at, bits) + 1;
+    (next >> bits == 0).then(|| next << (64 - bits))
+}
+
 /// Buckets that a hash may be in at the most: two at rest, four in a resize, six while a resize that was
 /// not finished is overtaken by another one.
 pub(super) const PLACES: usize = 6;

@@ -53,9 +53,8 @@ use durahash_media::hash::WordMix;
 use durahash_media::{Error, ErrorKind, Event, Medium, Place, Pool, Result};
 
 use super::read::gather;
-use crate::designs::pea::Entry;
 use crate::designs::pea::buffer::Lists;
-use crate::designs::pea::layout::Head;
+use crate::designs::pea::layout::{Entry, Head};
 use crate::designs::pea::onlooker::{Seen, Segments};
 use crate::designs::pea::planted::{Fault, planted};
 use crate::designs::pea::strategy::{Shape, Strategy};
