@@ -142,6 +142,8 @@ enum Standing {
     New,
     /// It has shown the token, or a repetition of what has.
     Shown,
+    /// It was sent the offer.
+    Answered,
     /// The client was admitted.
     Welcome,
 }
@@ -162,7 +164,7 @@ impl Open {
             && open.standing != Standing::Welcome
         {
             let was_open = open.standing != Standing::Ended;
-            if open.standing == Standing::New && !open.is_wrong {
+            if open.standing < Standing::Answered && was_open && !open.is_wrong {
                 // A few bytes, to a new connection, never block. The peer may have closed it already.
                 drop(write_all(&open.stream, &answer(Err(Verdict::Crowd)), until));
             }
@@ -434,6 +436,22 @@ impl Node {
         rises.then_some(()).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
     }
 
+    /// Sends the offer, while no other connection takes its place: so it is either answered, or told to come again. A few
+    /// bytes, to a new connection, never block.
+    fn offer(
+        &self,
+        number: u64,
+        stream: &TcpStream,
+        answer: &[u8],
+        until: Instant,
+    ) -> io::Result<()> {
+        let mut open = self.open();
+        if !open.rise(number, Standing::Answered) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        write_all(stream, answer, until)
+    }
+
     /// Has a peer with a wrong token wait, unless a new connection replaces its own.
     fn pause(&self, number: u64) -> io::Result<()> {
         let until = Instant::now() + self.limits.guess;
@@ -459,7 +477,7 @@ impl Node {
         until: Instant,
     ) -> io::Result<()> {
         let second = handshake.write(&encode(&self.service.offer))?;
-        write_all(&stream, &answer(Ok(&second)), until)?;
+        self.offer(number, &stream, &answer(Ok(&second)), until)?;
         let mut channel = Channel::new(stream, handshake.finish()?);
         let mut asked = Vec::new();
         channel.receive(&mut asked, until)?;
