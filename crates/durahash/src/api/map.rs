@@ -170,7 +170,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         f: F,
         long: impl FnOnce(F) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let mut short = Short::new(V::TYPE);
+        let mut short = Short::new(const { Short::limit(V::TYPE) });
         let engine = &*self.handle.engine;
         let found = match Self::CELL {
             Some(cell) => engine.look_for_usual_cell(cell, key, key_hash, &mut short),

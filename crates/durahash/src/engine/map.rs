@@ -7,7 +7,6 @@ use std::sync::Arc;
 use durahash_media::{ErrorKind, Medium, Place, Pool, Result};
 
 use super::cell::Cell;
-use super::data::Type;
 use super::design::Design;
 use super::durable::{Durable, Lookup};
 use super::edit::{Again, Decide, Edit, Rule};
@@ -241,7 +240,7 @@ impl Engine<Single> {
     ) -> Option<bool> {
         let h = self.records.hashes.h(key_hash);
         let is_for_value = out.is_some();
-        let mut own = Short::new(Type::Bytes);
+        let mut own = Short::new(Short::LONGEST);
         let short = out.unwrap_or(&mut own);
         let Some(name) = self.index.look_for_cell(cell, h, short)? else { return Some(false) };
         let is_intact = || short.is_intact(cell, name, &self.records.hashes, key_hash);

@@ -47,7 +47,7 @@ fn look<R>(
     key_hash: KeyHash,
     f: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>> {
-    let mut short = Short::new(engine.value);
+    let mut short = Short::new(Short::LONGEST);
     match engine.look_once(key, key_hash, Some(&mut short)) {
         Some(false) => Ok(None),
         Some(true) => Ok(Some(f(short.value()))),
