@@ -64,7 +64,7 @@ impl MultiMap {
     #[new]
     #[pyo3(signature = (
         path = None, key = None, value = None, *, create = None, mode = None, read_only = false,
-        max_bytes = None, live_image = None, verify = false, accept_suspect = false
+        readers = false, max_bytes = None, live_image = None, verify = false, accept_suspect = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are named by the caller")]
     fn new(
@@ -75,6 +75,7 @@ impl MultiMap {
         create: Option<bool>,
         mode: Option<String>,
         read_only: bool,
+        readers: bool,
         max_bytes: Option<u64>,
         live_image: Option<bool>,
         verify: bool,
@@ -86,8 +87,7 @@ impl MultiMap {
             create,
             mode,
             read_only,
-            // A writer in Python lets others read maps and caches only.
-            readers: false,
+            readers,
             max_bytes,
             design: None,
             live_image,

@@ -96,6 +96,14 @@ def test_a_writer_may_have_readers(path, python, cls, kinds):
     assert [*said, out] == ["1\n", "2\n", "closed\n"], err
 
 
+def test_a_writer_of_a_multimap_may_have_readers(path, python):
+    m = durahash.MultiMap(path, key=str, value=int, mode="process", readers=True)
+    m.add_many(["a"] * 100, range(100))
+    read = "import sys, durahash; print(sum(durahash.MultiMap(sys.argv[1], read_only=True).get_all('a')))"
+    with python(read, path) as child:
+        assert child.communicate()[0] == "4950\n"
+
+
 def test_a_forked_child_is_told_what_to_do(path):
     m = durahash.Map(path, key=str, value=int)
     m["a"] = 1

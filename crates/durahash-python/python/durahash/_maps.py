@@ -195,6 +195,7 @@ class MultiMap(_native.MultiMap, Collection):
         create=None,
         mode=None,
         read_only=False,
+        readers=False,
         max_bytes=None,
         live_image=None,
         verify=False,
