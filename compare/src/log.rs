@@ -18,7 +18,7 @@ const SYNCED: u64 = 40_000;
 
 /// The log that is replayed, which is not written back before a quarter of it is used; and the updates that
 /// fill somewhat less.
-const LONG_BYTES: u64 = 2 << 30;
+const LONG_BYTES: u64 = 4 << 30;
 const LONG_INSERTS: u64 = 5_000_000;
 const LONG_MODE: SyncMode = SyncMode::Interval(std::time::Duration::from_millis(5));
 

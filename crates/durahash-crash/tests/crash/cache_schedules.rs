@@ -216,9 +216,12 @@ fn cache_schedules_find_nothing_without_a_fault() {
 
 #[test]
 fn cache_faults_that_threads_show_are_found_by_schedules() {
-    let faults = [(Fault::RemovedByKey, None), (Fault::KeptFirst, Some(2))];
-    for (fault, max) in faults {
-        let found = find(Some(fault), max, &How::AtRandom(73), 5000);
+    let faults = [
+        (Fault::RemovedByKey, None, How::AtRandom(73)),
+        (Fault::ToldEarly, Some(2), How::ByPriorities(72)),
+    ];
+    for (fault, max, how) in faults {
+        let found = find(Some(fault), max, &how, 5000);
         println!("{fault:?}: {}", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
     }
 }

@@ -11,4 +11,6 @@ faults! {
     CountedLate,
     /// What had expired is removed by its key, whatever its value is by then.
     RemovedByKey,
+    /// What is kept is told of before it has left the cache.
+    ToldEarly,
 }

@@ -7,7 +7,7 @@ use durahash_media::{Error, Result};
 
 use super::bounds::{Bounds, Place};
 use super::inner::Inner;
-use super::queue::Queue;
+use super::queue::{Queue, parts};
 use crate::cache::planted::{Fault, planted};
 use crate::cache::policy::Victim;
 use crate::engine::edit::Rule;
@@ -116,6 +116,17 @@ impl Inner {
             self.keep_expired(queue, h, &turn)?;
         }
         Ok(turn)
+    }
+
+    /// False of what is kept with this number, if it stays in the cache after all. The batch that moves an entry is seen to put it
+    /// here before it is seen to remove it, and may be undone between; it has ended when the turn is free.
+    pub(super) fn has_gone(&self, id: u64, entry: &[u8]) -> Result<bool> {
+        let (Some(queue), Some(beside)) = (&self.queue, &self.beside) else { return Ok(true) };
+        let Some((key, _)) = parts(entry).filter(|_| !planted(Fault::ToldEarly)) else {
+            return Ok(true);
+        };
+        drop(queue.turn(self.engine().records.hash(key)));
+        beside.contains_key(&id)
     }
 
     /// Moves what has expired of a hash to what is kept; how many entries that were.

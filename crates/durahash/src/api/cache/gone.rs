@@ -1,6 +1,7 @@
 //! What went from a cache by itself, for its callers.
 
 use std::fmt;
+use std::sync::Arc;
 
 use durahash_media::Result;
 
@@ -32,7 +33,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     ///
     /// **Durability.** An entry is in the cache or here, whatever crashes, until the caller is done with it.
     /// **Concurrency.** As [`Map::iter`](crate::Map::iter). Of several threads that ask at once each gets all. A key
-    /// that went and was put again is here with the value that it had.
+    /// that went and was put again is here with the value that it had. What is here has left the cache; but in a process that
+    /// only reads it may be on its way.
     ///
     /// # Errors
     /// As [`Map::iter`](crate::Map::iter).
@@ -51,11 +53,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn evicted(&self) -> impl Iterator<Item = Result<Gone<K, V>>> + use<K, V> {
-        let entries = self.inner.beside.as_ref().map(|beside| beside.iter());
-        entries.into_iter().flatten().filter_map(|entry| match entry {
-            Ok((id, _)) if id < FIRST => None,
-            Ok((id, entry)) => Some(gone(id, &entry).ok_or_else(no_value)),
-            Err(e) => Some(Err(e)),
+        let inner = Arc::clone(&self.inner);
+        let entries = inner.beside.as_ref().map(|beside| beside.iter());
+        entries.into_iter().flatten().filter_map(move |entry| {
+            let told = entry.and_then(|(id, entry)| {
+                if id < FIRST || !inner.has_gone(id, &entry)? {
+                    return Ok(None);
+                }
+                gone(id, &entry).map(Some).ok_or_else(no_value)
+            });
+            told.transpose()
         })
     }
 
