@@ -459,7 +459,7 @@ pub type Gone<'a> = &'a mut dyn FnMut(&[u64]) -> Result<()>;
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
-/// let format = Format { design: 2, kind: 1, cells: false, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let format = Format { kind: 1, ..Format::of_index(2, geometry, max_bytes) };
 /// let pool = Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?);
 /// let index = MultiPea::create(pool, Policy::default())?;
 /// for payload in [10, 20, 20] {

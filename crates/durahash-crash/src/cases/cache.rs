@@ -1,18 +1,18 @@
 //! Caches over REH, by a clock that stands still. The pool has the time, and every open has a clock that was set back.
 //!
-//! - `cache`: every other removal of a script lets the entry expire, so that it is absent and stored; a step
-//!   goes on with the sweep. A crash must not bring back what has expired.
+//! - `cache`: of words, each in its slot, or in a cell where it expires. Every other removal of a script lets the entry
+//!   expire, so that it is absent and stored; a step goes on with the sweep. A crash must not bring back what has expired.
 //! - `cache-evicted`: the cache has room for half of the keys, and keeps what it evicts. An entry is in the cache or among
 //!   those that went, and both together are the table.
-//! - `cache-aside`: the same room, under the default policy, for some of what a map beside it has, which is the table. What
-//!   the cache evicts is nowhere else.
+//! - `cache-aside`: the same room, under the default policy, for some of what a map of words beside it has, which is the
+//!   table. What the cache evicts is nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Finding, Map, Options, Pool, Result};
+use durahash::{Cache, Change, Data, Finding, Map, Options, Pool, Result};
 use durahash_media::Geometry;
 use durahash_media::sim::Sim;
 
@@ -44,15 +44,15 @@ fn options() -> Options {
     Options::new().seed(1).geometry(geometry).sweep(false)
 }
 
-fn of_cache(
+fn of_cache<T: Data + ?Sized>(
     name: &'static str,
     options: Options,
-    table: fn(Cache<str, str>) -> Box<dyn Table>,
+    table: fn(Cache<T, T>) -> Box<dyn Table>,
 ) -> Case {
     let open = options.clone().clock(Clock::manual(500));
     let options = options.clock(Clock::manual(1000));
     let create: Make = Arc::new(move |sim: Sim| {
-        let cache: Cache<str, str> = options.create_on(sim)?;
+        let cache: Cache<T, T> = options.create_on(sim)?;
         // It stores the time.
         cache.step()?;
         Ok(table(cache))
@@ -80,34 +80,34 @@ fn case(name: &'static str, create: Make, open: Make) -> Case {
     }
 }
 
-struct Expiring(Cache<str, str>);
+struct Expiring(Cache<u64, u64>);
 
 impl Table for Expiring {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
-        let (cache, key, is_odd) = (&self.0, &*key.to_string(), key % 2 == 1);
-        let found = match op {
+        let (cache, key) = (&self.0, &key);
+        Ok(match op {
             Op::Put(_, v) => {
                 let found = cache.get(key)?;
                 match v % 2 {
-                    0 => cache.put(key, &text(v))?,
-                    _ => cache.put_for(key, &text(v), Duration::from_secs(1))?,
+                    0 => cache.put(key, &v)?,
+                    _ => cache.put_for(key, &v, Duration::from_secs(1))?,
                 }
                 found
             }
             Op::Insert(_, v) => {
                 let found = cache.get(key)?;
-                cache.get_or_insert_with(key, None, || text(v))?;
+                cache.get_or_insert_with(key, None, || v)?;
                 found
             }
             Op::Update(_, v) => {
                 let mut found = None;
                 cache.update(key, |old| {
                     found = old;
-                    if found.is_some() { Change::Set(text(v)) } else { Change::Keep }
+                    if found.is_some() { Change::Set(v) } else { Change::Keep }
                 })?;
                 found
             }
-            Op::Remove(_) if is_odd => {
+            Op::Remove(_) if key % 2 == 1 => {
                 let found = cache.get(key)?;
                 assert_eq!(cache.expire(key, Duration::ZERO)?, found.is_some());
                 found
@@ -120,16 +120,11 @@ impl Table for Expiring {
                 }
                 None
             }
-        };
-        Ok(found.as_deref().map(word))
+        })
     }
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        for pair in &self.0 {
-            let (key, value) = pair?;
-            out.push((word(&key), word(&value)));
-        }
-        Ok(())
+        self.0.iter().try_for_each(|pair| Ok(out.push(pair?)))
     }
 
     fn count(&self) -> Result<u64> {
@@ -231,12 +226,12 @@ impl Table for Evicting {
 }
 
 struct Aside {
-    map: Map<str, str>,
-    cache: Cache<str, str>,
+    map: Map<u64, u64>,
+    cache: Cache<u64, u64>,
 }
 
 impl Aside {
-    fn table(map: Map<str, str>, options: &Options) -> Result<Box<dyn Table>> {
+    fn table(map: Map<u64, u64>, options: &Options) -> Result<Box<dyn Table>> {
         let cache = Pool::of(&map).open_or_create("cache", options)?;
         Ok(Box::new(Aside { map, cache }))
     }
@@ -246,7 +241,7 @@ impl Aside {
         let mut strays = 0;
         for pair in &self.cache {
             let (key, value) = pair?;
-            strays += usize::from(self.map.get(&*key)?.as_ref() != Some(&value));
+            strays += usize::from(self.map.get(&key)? != Some(value));
         }
         Ok(strays)
     }
@@ -254,21 +249,21 @@ impl Aside {
 
 impl Table for Aside {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
-        let (Aside { map, cache }, key) = (self, &*key.to_string());
+        let (Aside { map, cache }, key) = (self, &key);
         if op == Op::Step {
             return cache.step().map(|_| None);
         }
-        let found = map.get(key)?.as_deref().map(word);
+        let found = map.get(key)?;
         match op.outcome(found) {
             after if after == found => {
                 if let Some(v) = found {
-                    cache.get_or_insert_with(key, None, || text(v))?;
+                    cache.get_or_insert_with(key, None, || v)?;
                 }
             }
             Some(v) => {
                 cache.remove(key)?;
-                map.put(key, &text(v))?;
-                cache.put(key, &text(v))?;
+                map.put(key, &v)?;
+                cache.put(key, &v)?;
             }
             None => {
                 cache.remove(key)?;
@@ -279,11 +274,7 @@ impl Table for Aside {
     }
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        for pair in &self.map {
-            let (key, value) = pair?;
-            out.push((word(&key), word(&value)));
-        }
-        Ok(())
+        self.map.iter().try_for_each(|pair| Ok(out.push(pair?)))
     }
 
     fn count(&self) -> Result<u64> {

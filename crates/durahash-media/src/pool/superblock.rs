@@ -157,6 +157,8 @@ pub struct Format {
     pub kind: u8,
     /// True if entries of fixed size are kept in cells.
     pub cells: bool,
+    /// True if slots have values of a cache themselves, instead of the names of their cells.
+    pub in_slots: bool,
     /// Tag of the key's type.
     pub key_type: u32,
     /// Tag of the value's type.
@@ -182,14 +184,15 @@ impl Format {
     /// ```
     #[must_use]
     pub const fn of_index(design: u8, geometry: Geometry, max_bytes: u64) -> Self {
-        let (kind, cells, key_type, value_type, seed) = (0, false, 0, 0, 1);
-        Format { design, kind, cells, key_type, value_type, geometry, seed, max_bytes }
+        let (kind, cells, in_slots, key_type, value_type, seed) = (0, false, false, 0, 0, 1);
+        Format { design, kind, cells, in_slots, key_type, value_type, geometry, seed, max_bytes }
     }
 
     /// The words that describe a map: contents, types, geometry, seed.
     pub(crate) fn to_words(&self) -> [u64; 4] {
+        let flags = u64::from(self.cells) | u64::from(self.in_slots) << 1;
         [
-            u64::from(self.design) | u64::from(self.kind) << 8 | u64::from(self.cells) << 16,
+            u64::from(self.design) | u64::from(self.kind) << 8 | flags << 16,
             u64::from(self.key_type) | u64::from(self.value_type) << 32,
             self.geometry.to_word(),
             self.seed,
@@ -198,13 +201,14 @@ impl Format {
 
     pub(crate) fn from_words(words: [u64; 4], max_bytes: u64) -> Result<Self> {
         let [contents, types, geometry, seed] = words;
-        if contents >> 17 != 0 {
+        if contents >> 18 != 0 {
             return Err(Error::corrupt("contents that this library does not know", 24));
         }
         Ok(Format {
             design: bits(contents, 0, 8) as u8,
             kind: bits(contents, 8, 8) as u8,
             cells: bits(contents, 16, 1) == 1,
+            in_slots: bits(contents, 17, 1) == 1,
             key_type: bits(types, 0, 32) as u32,
             value_type: bits(types, 32, 32) as u32,
             geometry: Geometry::from_word(geometry)?,

@@ -15,6 +15,7 @@ pub(super) fn format() -> Format {
         design: 1,
         kind: 0,
         cells: false,
+        in_slots: false,
         key_type: 7,
         value_type: 8,
         geometry: Geometry { extent_shift: 10, slots: 0, hash_bits: 0, buckets: 0 },

@@ -170,8 +170,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         f: F,
         long: impl FnOnce(F) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let mut short = Short::new(const { Short::limit(V::TYPE) });
         let engine = &*self.handle.engine;
+        if let Some(cell) = Self::CELL.filter(|cell| cell.is_in_slots())
+            && engine.records.cell == Some(cell)
+            && let Some(found) = engine.look_in_slot(cell, engine.records.hashes.h(key_hash))?
+        {
+            return found.map_or(Ok(None), |bytes| {
+                f(&bytes[..cell.value_bytes()]).map(Some).ok_or_else(no_value)
+            });
+        }
+        let mut short = Short::new(const { Short::limit(V::TYPE) });
         let found = match Self::CELL {
             Some(cell) => engine.look_for_usual_cell(cell, key, key_hash, &mut short),
             None => engine.look_once(key, key_hash, Some(&mut short)),

@@ -282,10 +282,8 @@ mod tests {
         let mut options = MappedOptions::default();
         options.readers = true;
         let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
-        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
-        let (seed, max_bytes) = (7, 1 << 24);
-        let format =
-            Format { design: 1, kind, cells, key_type, value_type, geometry, seed, max_bytes };
+        let max_bytes = 1 << 24;
+        let format = Format { seed: 7, ..Format::of_index(1, geometry, max_bytes) };
         let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format).unwrap();
         pool.publish().unwrap();
         pool.count_changes();

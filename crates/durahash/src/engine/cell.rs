@@ -26,10 +26,18 @@
 //! The size n is a multiple of 8, at least 16. The check has four bytes; n is raised to what divides a line, where that is
 //! at most twelve bytes more than key and value, so that one line is read. Where the four bytes alone would cost that
 //! (`[u8; 32]` and `u64`), the check has those of the zeros, or none, and the seventeen bits of the name are left.
+//!
+//! # Values in slots
+//!
+//! Where key and value of a cache are words, and the hash stands for the whole key, the payload of a slot is the value
+//! itself, if that never expires: no block is taken, and nothing else is read. As in a map of words, nothing verifies
+//! it. Bits 48-63 of a name are 0x7ffb there, in place of bits of the checksum, as those of no number but some NaNs are; a
+//! value with these bits lies in a cell, as one that expires does. Hashes are unique, so there are no records.
 
 use durahash_media::LINE_BYTES;
 
-use super::data::Type;
+use super::data::{Expiring, Type};
+use super::expiry::NEVER;
 
 /// Bytes of the largest key and of the largest value.
 const PART_MAX: usize = 64;
@@ -45,6 +53,9 @@ const NAMED_BITS: u32 = 17;
 
 /// The flag of a name that is a cell's.
 const CELL: u64 = 1;
+/// What begins a name where other payloads are values.
+const NAME: u64 = 0x7ffb << NAME_SHIFT;
+const NAME_SHIFT: u32 = 48;
 
 /// True if so many bytes divide a line.
 const fn is_in_line(bytes: usize) -> bool {
@@ -67,6 +78,8 @@ pub(crate) struct Cell {
     /// Bytes of the cell, and of its check.
     bytes: u8,
     check: u8,
+    /// Slots have values themselves.
+    in_slots: bool,
 }
 
 impl Cell {
@@ -106,7 +119,45 @@ impl Cell {
             skip: skip as u8,
             bytes: bytes as u8,
             check: check as u8,
+            in_slots: is_whole && key.is_word() && value.is_expiring_word(),
         })
+    }
+
+    /// The same in a map whose slots have names only.
+    pub(crate) const fn without_slots(self) -> Self {
+        Cell { in_slots: false, ..self }
+    }
+
+    /// True if slots have values themselves.
+    #[inline(always)]
+    pub(crate) const fn is_in_slots(self) -> bool {
+        self.in_slots
+    }
+
+    /// The value that a payload is, unless it is a name.
+    #[inline(always)]
+    pub(crate) fn value_in(self, payload: u64) -> Option<u64> {
+        (self.in_slots && payload >> NAME_SHIFT != NAME >> NAME_SHIFT).then_some(payload)
+    }
+
+    /// The payload that these bytes are, which begin with an expiry, if they are one.
+    pub(crate) fn payload_of(self, value: &[u8]) -> Option<u64> {
+        let (expiry, value) = value.split_first_chunk()?;
+        let never = u64::from_le_bytes(*expiry) == NEVER;
+        if self.in_slots && never && value.len() + Expiring::BYTES == self.value_bytes() {
+            self.value_in(Type::word(value))
+        } else {
+            None
+        }
+    }
+
+    /// The bytes of a value that a slot has, with its expiry, in the first bytes of these; none if it is longer than
+    /// those of its type.
+    #[inline(always)]
+    pub(crate) fn bytes_of(self, payload: u64) -> Option<[u8; 2 * Expiring::BYTES]> {
+        let mut bytes = [0; 2 * Expiring::BYTES];
+        bytes[Expiring::BYTES..].copy_from_slice(&payload.to_le_bytes());
+        bytes[self.value_bytes()..].iter().all(|byte| *byte == 0).then_some(bytes)
     }
 
     #[inline(always)]
@@ -151,20 +202,23 @@ impl Cell {
     /// The bits of a checksum that are kept.
     #[inline(always)]
     pub(crate) fn kept(self, sum: u64) -> u64 {
-        sum & !(u64::MAX << (NAMED_BITS + 8 * u32::from(self.check)))
+        let named = if self.in_slots { !0x7fff } else { !0 };
+        sum & named & !(u64::MAX << (NAMED_BITS + 8 * u32::from(self.check)))
     }
 
     /// The same of a cell with this name and last word.
     #[inline(always)]
     pub(crate) fn kept_by(self, name: u64, last: u64) -> u64 {
         let check = last.checked_shr(64 - 8 * u32::from(self.check)).unwrap_or(0);
-        name >> 48 & 0x7fff | (name >> 1 & 3) << 15 | check << NAMED_BITS
+        let named = if self.in_slots { 0 } else { name >> NAME_SHIFT & 0x7fff };
+        named | (name >> 1 & 3) << 15 | check << NAMED_BITS
     }
-}
 
-/// The name of the cell at `off` with this checksum.
-pub(crate) fn name(off: u64, sum: u64) -> u64 {
-    off | CELL | (sum >> 15 & 3) << 1 | (sum & 0x7fff) << 48
+    /// The name of the cell at `off` with this checksum.
+    pub(crate) fn name(self, off: u64, sum: u64) -> u64 {
+        let named = if self.in_slots { NAME } else { (sum & 0x7fff) << NAME_SHIFT };
+        off | CELL | (sum >> 15 & 3) << 1 | named
+    }
 }
 
 /// True if a name is a cell's.
@@ -221,7 +275,7 @@ mod tests {
             let (key, value) = (vec![1; key as usize], vec![2; value as usize]);
             let bytes = cell.fill((&key, &value), sum, &mut room);
             let last = u64::from_le_bytes(*bytes.last_chunk().unwrap());
-            let name = name(0x1234_5678_9ab8, sum);
+            let name = cell.name(0x1234_5678_9ab8, sum);
             assert_eq!(cell.kept_by(name, last), cell.kept(sum));
             assert!(is_cell(name) && name >> 63 == 0);
             assert_eq!(name & 0xffff_ffff_fff8, 0x1234_5678_9ab8);

@@ -340,6 +340,14 @@ impl Type {
         }
     }
 
+    /// True if it is of a word and the time at which that expires.
+    pub(crate) const fn is_expiring_word(self) -> bool {
+        match self {
+            Type::Expiring(of) => of.value_type().is_word(),
+            _ => false,
+        }
+    }
+
     /// How many bytes a value has in a record, where all have as many.
     ///
     /// ```

@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::outcome::Outcome;
-use super::record::{Draft, Header, check_sizes, is_chained};
+use super::record::{Draft, check_sizes};
 use super::records::{Record, always};
 use super::{Engine, Single};
 use crate::index::Change;
@@ -40,9 +40,9 @@ pub(crate) struct Edit<'a> {
     h: u64,
     key: &'a [u8],
     rule: Rule<'a>,
-    /// The new record, and where it stands; none for a removal.
+    /// The new record, and where it stands, 0 in the slot; none for a removal.
     draft: Option<(Draft<'a>, u64)>,
-    /// The new record's name, which `next` is a part of.
+    /// The new record's name, which `next` is a part of; or what the slot has in place of one.
     name: u64,
     /// Where the copies of the records in `before` stand.
     copies: Vec<u64>,
@@ -119,7 +119,7 @@ impl<'a> Edit<'a> {
     /// The new record did not come to lie where damage points to: it must not be taken for an old one and freed.
     fn is_not_at(&self, old: Option<&Record>) -> Result<()> {
         match (self.draft, old) {
-            (Some((_, off)), Some(record)) if off == record.off => {
+            (Some((_, off)), Some(record)) if off == record.off && off != 0 => {
                 Err(Error::corrupt("a slot names a block that was free", off))
             }
             _ => Ok(()),
@@ -185,7 +185,8 @@ impl<'a> Edit<'a> {
             Some(_) => engine.records.find(self.h, head, self.key, &mut self.before, &always)?,
             None => None,
         };
-        if payload.is_some() && (found.is_none() || is_chained(head)) && !self.counts(0) {
+        let is_chained = engine.records.is_chained(head);
+        if payload.is_some() && (found.is_none() || is_chained) && !self.counts(0) {
             return Ok(Change::Keep);
         }
         let mut old = Vec::new();
@@ -311,8 +312,7 @@ impl<'a> Edit<'a> {
         }
         // A damaged slot may name the record of another, which is not its to free.
         let record = engine.records.first(self.h, head)?;
-        let Header { key_bytes, value_bytes, .. } = record.header;
-        *bytes = engine.entry_bytes(key_bytes, value_bytes);
+        *bytes = engine.bytes_of(&record);
         self.had = true;
         self.replace(&record)
     }

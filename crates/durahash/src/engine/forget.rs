@@ -12,22 +12,56 @@
 
 use durahash_media::Result;
 
+use super::cell::Cell;
+use super::data::Data;
 use super::edit::{Edit, Rule};
 use super::expiry::{is_over, split};
-use super::record::{HEADER_BYTES, is_chained};
-use super::records::is_damage;
+use super::record::{HEADER_BYTES, Header};
+use super::records::{Record, is_damage};
 use super::{ENTRY_BYTES, Engine, Single};
 use crate::cache::planted::{Fault, planted};
-use crate::index::Room;
+use crate::index::{Change, Room};
 
 impl Engine<Single> {
-    /// Bytes of an entry: its slot, and its record or cell.
-    pub(crate) fn entry_bytes(&self, key_bytes: usize, value_bytes: usize) -> u64 {
+    /// Bytes of an entry: its slot, and its record or cell, where the slot does not have the value.
+    pub(crate) fn entry_bytes(&self, key: &[u8], value: &[u8]) -> u64 {
+        let in_slot = self.records.cell.and_then(|cell| cell.payload_of(value)).is_some();
+        self.bytes_of_parts(in_slot, key.len(), value.len())
+    }
+
+    /// The same of an entry that is there.
+    pub(super) fn bytes_of(&self, record: &Record) -> u64 {
+        let Header { key_bytes, value_bytes, .. } = record.header;
+        self.bytes_of_parts(record.is_in_slot(), key_bytes, value_bytes)
+    }
+
+    fn bytes_of_parts(&self, in_slot: bool, key_bytes: usize, value_bytes: usize) -> u64 {
         let record = match self.records.cell {
+            Some(_) if in_slot => 0,
             Some(cell) => cell.bytes(),
             None => HEADER_BYTES + (key_bytes + value_bytes) as u64,
         };
         ENTRY_BYTES + record
+    }
+
+    /// True if slots have values themselves, where these do not expire.
+    #[inline]
+    pub(crate) fn is_in_slots(&self) -> bool {
+        self.records.cell.is_some_and(Cell::is_in_slots)
+    }
+
+    /// The hash of a key and the payload of its slot, where the slot has the value.
+    #[inline]
+    pub(crate) fn in_slot<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        key: &K::Ref,
+        value: &V::Ref,
+    ) -> Option<(u64, u64)> {
+        if !K::TYPE.is_word() || !V::TYPE.is_word() {
+            return None;
+        }
+        let payload = self.records.value_in(V::to_word(value))?;
+        Some((self.mix.mix(K::to_word(key)), payload))
     }
 
     /// The expiries of the values whose keys have the hash `h`, which are not verified.
@@ -63,7 +97,7 @@ impl Engine<Single> {
         let mut sizes = Vec::new();
         self.each_sound_unit(&mut |slots| {
             for (h, payload) in slots {
-                if !wanted && !is_chained(*payload) {
+                if !wanted && !self.records.is_chained(*payload) {
                     f(*h, 0);
                     continue;
                 }
@@ -93,7 +127,7 @@ impl Engine<Single> {
         out: &mut Vec<u64>,
     ) -> Result<()> {
         self.records.walk(slot, still, &mut |record| {
-            out.push(self.entry_bytes(record.header.key_bytes, record.header.value_bytes));
+            out.push(self.bytes_of(&record));
             Ok(true)
         })
     }
@@ -121,14 +155,25 @@ impl Engine<Single> {
 
     /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes. An error where it is damaged.
     pub(crate) fn evict(&self, h: u64) -> Result<Option<u64>> {
+        if self.is_in_slots() {
+            let mut is_named = false;
+            let found = self.index.update(h, Room::None, &mut |found| {
+                is_named = found.is_some_and(|payload| self.records.value_in(payload).is_none());
+                Ok(if is_named { Change::Keep } else { Change::Remove })
+            })?;
+            if !is_named {
+                return Ok(found.map(|_| ENTRY_BYTES));
+            }
+        }
         self.store.writable()?;
         // A part of a chain is copied for it.
         self.with_room(|| {
             loop {
                 let mut bytes = 0;
                 let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
-                let updated =
-                    self.index.update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
+                let updated = self
+                    .index
+                    .update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
                 if let Some((_, had)) = self.end(edit, updated)? {
                     return Ok(had.then_some(bytes));
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use durahash_media::{ErrorKind, Medium, Place, Pool, Result};
 
 use super::cell::Cell;
+use super::data::Expiring;
 use super::design::Design;
 use super::durable::{Durable, Lookup};
 use super::edit::{Again, Decide, Edit, Rule};
@@ -73,6 +74,9 @@ impl Kind for Single {
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
         // The writer of a chain that was changed since the scan has marked its old records.
         for (h, payload) in unit {
+            if engine.records.value_in(*payload).is_some() {
+                continue;
+            }
             engine.store.mark(offset(*payload))?;
             if is_chained(*payload) || engine.records.is_displaced(*payload) {
                 engine.records.mark_chain(*h, *payload)?;
@@ -218,6 +222,18 @@ impl Engine<Single> {
         }
     }
 
+    /// The value of a hash, with its expiry, where slots have values: `Some(None)` if there is none, and none if it is
+    /// not in its slot.
+    #[inline(always)]
+    pub(crate) fn look_in_slot(
+        &self,
+        cell: Cell,
+        h: u64,
+    ) -> Result<Option<Option<[u8; 2 * Expiring::BYTES]>>> {
+        let Some(payload) = self.index.get(h)? else { return Ok(Some(None)) };
+        Ok(cell.value_in(payload).and_then(|value| cell.bytes_of(value)).map(Some))
+    }
+
     /// The same for a cell that the caller does not know. It is rare, and what it calls is large.
     #[inline(never)]
     fn look_for_any_cell(
@@ -244,7 +260,8 @@ impl Engine<Single> {
         let short = out.unwrap_or(&mut own);
         let Some(name) = self.index.look_for_cell(cell, h, short)? else { return Some(false) };
         let is_intact = || short.is_intact(cell, name, &self.records.hashes, key_hash);
-        (short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
+        let is_value = cell.value_in(name).is_some();
+        (!is_value && short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
     }
 
     /// Copies the value of `key` into `out`; true if there is one.
@@ -500,7 +517,7 @@ impl Engine<Single> {
             None => {
                 let mut count = 0;
                 self.each_slot(&mut |h, payload| {
-                    if is_chained(payload) {
+                    if self.records.is_chained(payload) {
                         let mut names = Vec::new();
                         self.chain(h, payload, &mut names)?;
                         count += names.len().saturating_sub(1) as u64;
@@ -528,7 +545,7 @@ impl Engine<Single> {
     /// The names of the records that hang on slot `h`, whose payload was `payload` a moment ago;
     /// those before the damage where there is some.
     fn chain(&self, h: u64, payload: u64, names: &mut Vec<u64>) -> Result<()> {
-        if !is_chained(payload) {
+        if !self.records.is_chained(payload) {
             names.push(payload);
             return Ok(());
         }
@@ -628,7 +645,7 @@ impl Engine<Single> {
             if !is_whole(self.sizes_of((h, payload), &always, &mut sizes))? {
                 sizes = vec![0];
             }
-            if is_chained(payload) || !whole {
+            if self.records.is_chained(payload) || !whole {
                 chained = self.try_lock_chained();
                 busy = chained.is_none();
             }
@@ -680,7 +697,8 @@ impl Engine<Single> {
             looked_at_one();
             let mut rec = |invariant, off, what: String| found(Finding { invariant, off, what });
             let mut names = Vec::new();
-            if !looks_on && let Err(e) = self.chain(h, payload, &mut names) {
+            let is_named = !looks_on && self.records.value_in(payload).is_none();
+            if is_named && let Err(e) = self.chain(h, payload, &mut names) {
                 rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
             }
             chained += names.len().saturating_sub(1) as u64;

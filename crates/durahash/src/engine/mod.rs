@@ -41,8 +41,9 @@ pub(crate) mod data;
 pub(crate) mod design;
 pub(crate) mod outcome;
 
-pub(crate) mod cell;
 pub(crate) mod expiry;
+
+pub(crate) mod cell;
 pub(crate) mod known;
 
 pub(crate) mod record;
@@ -82,7 +83,7 @@ pub(crate) enum Single {}
 pub(crate) enum Multi {}
 
 /// Bytes of a slot, of any design.
-const ENTRY_BYTES: u64 = 16;
+pub(crate) const ENTRY_BYTES: u64 = 16;
 
 /// Bytes of memory that room for an entry takes, of any design, at the most: the number of units is a power of two.
 const RESERVED_BYTES: u64 = 72;
@@ -282,7 +283,9 @@ impl<K: Kind> Engine<K> {
         start: Instant,
     ) -> Result<Self> {
         let hash_bits = format.geometry.hash_bits;
-        let cell = Cell::of(key, value, hash_bits).filter(|_| format.cells);
+        let cell = Cell::of(key, value, hash_bits)
+            .filter(|_| format.cells)
+            .map(|cell| if format.in_slots { cell } else { cell.without_slots() });
         let hashes = Hashes::new(format.seed, hash_bits, cell.is_some());
         let is_words = key.is_word() && value.is_word();
         let has_known = K::NUMBER == Single::NUMBER && !is_words && cell.is_none() && !verifies;
@@ -432,11 +435,13 @@ impl<K: Kind> Engine<K> {
         self.peers.upgrade().map_or(Ok(()), |peers| peers.find_room())
     }
 
-    /// Gives a block back that nothing durable names.
+    /// Gives a block back that nothing durable names; 0 is none.
     pub(crate) fn release(&self, off: u64) {
-        // The operation has its result; a block that cannot be freed now (the pool was closed to
-        // writes meanwhile) is found by the sweep of the next open.
-        let _ = self.store.free(off);
+        if off != 0 {
+            // The operation has its result; a block that cannot be freed now (the pool was closed to
+            // writes meanwhile) is found by the sweep of the next open.
+            let _ = self.store.free(off);
+        }
     }
 
     /// Figures about the whole.

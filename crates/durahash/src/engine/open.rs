@@ -285,6 +285,7 @@ impl CreateSpec {
                 design: 0,
                 kind: Format::NO_MAP,
                 cells: false,
+                in_slots: false,
                 key_type: 0,
                 value_type: 0,
                 geometry: self.geometry,

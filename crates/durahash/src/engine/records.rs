@@ -13,6 +13,8 @@ use std::sync::Arc;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::cell::{self, Cell, is_cell};
+use super::data::Expiring;
+use super::expiry::NEVER;
 use super::known::Known;
 use super::record::{
     Draft, HEADER_BYTES, Hashes, Header, KeyHash, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREFETCH_BYTES,
@@ -23,14 +25,17 @@ use crate::util::cycle::CycleDetector;
 /// A key and its value, as bytes.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// A record where it stands, or a cell, whose header is made up.
+/// A record where it stands, or a cell or a value in its slot, whose header is made up.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
+    /// 0 in the slot.
     pub(crate) off: u64,
     pub(crate) header: Header,
     /// The hash of its slot.
     h: u64,
     cell: Option<Cell>,
+    /// The bytes of a value in its slot.
+    in_slot: Option<[u8; 2 * Expiring::BYTES]>,
 }
 
 impl Record {
@@ -42,6 +47,11 @@ impl Record {
     /// True if the key does not tell whose it is: the hash is a part of every key.
     pub(crate) fn is_cell(&self) -> bool {
         self.cell.is_some()
+    }
+
+    /// True if the slot has the value.
+    pub(crate) fn is_in_slot(&self) -> bool {
+        self.in_slot.is_some()
     }
 
     /// Bytes of the key that do not stand there.
@@ -75,9 +85,21 @@ impl Records {
         self.cell.filter(|_| draft.next == 0)
     }
 
-    /// Takes a block for a draft, as [`Store::alloc`].
+    /// The value that a payload is.
+    #[inline]
+    pub(crate) fn value_in(&self, payload: u64) -> Option<u64> {
+        self.cell.and_then(|cell| cell.value_in(payload))
+    }
+
+    /// True if a payload is the name of a record that has a next one.
+    pub(crate) fn is_chained(&self, payload: u64) -> bool {
+        is_chained(payload) && self.value_in(payload).is_none()
+    }
+
+    /// Takes a block for a draft, as [`Store::alloc`]; 0 for one that its slot has.
     pub(crate) fn alloc(&self, draft: &Draft<'_>) -> Result<Option<u64>> {
         match self.cell_of(draft) {
+            Some(cell) if cell.payload_of(draft.value).is_some() => Ok(Some(0)),
             Some(cell) => self.store.alloc_cell(cell.bytes()),
             None => self.store.alloc(draft.bytes()),
         }
@@ -102,14 +124,20 @@ impl Records {
                 off,
             ));
         }
+        if let Some(payload) = cell.payload_of(draft.value) {
+            return Ok(payload);
+        }
         let sum = self.hashes.cell_checksum(draft.key_hash, draft.value);
         let mut room = [0; cell::BYTES_MAX];
         self.store.write_cell(off, cell.fill((draft.key, draft.value), sum, &mut room))?;
-        Ok(cell::name(off, sum))
+        Ok(cell.name(off, sum))
     }
 
     /// Starts to fetch the record or cell of this name.
     pub(crate) fn prefetch(&self, name: u64) {
+        if self.value_in(name).is_some() {
+            return;
+        }
         let bytes = self.cell.filter(|_| is_cell(name)).map_or(PREFETCH_BYTES, Cell::bytes);
         self.store.prefetch(offset(name), bytes);
         if let Some(known) = &self.known {
@@ -119,28 +147,34 @@ impl Records {
 
     /// The record or cell that slot `h` leads to under this name.
     fn record(&self, h: u64, name: u64) -> Result<Record> {
-        let off = offset(name);
+        let header = |cell: Cell, checksum| {
+            let (key_bytes, value_bytes) = (cell.key_bytes(), cell.value_bytes());
+            let lengths = lengths(key_bytes, value_bytes);
+            Header { lengths, key_bytes, value_bytes, checksum, next: 0 }
+        };
+        if let Some(cell) = self.cell
+            && let Some(value) = cell.value_in(name)
+        {
+            let longer = || Error::corrupt("a slot's value is none of its type", 0);
+            let in_slot = Some(cell.bytes_of(value).ok_or_else(longer)?);
+            return Ok(Record { off: 0, header: header(cell, 0), h, cell: Some(cell), in_slot });
+        }
+        let (off, in_slot) = (offset(name), None);
         if !is_cell(name) {
-            return Ok(Record { off, header: self.store.header(name)?, h, cell: None });
+            return Ok(Record { off, header: self.store.header(name)?, h, cell: None, in_slot });
         }
         let Some(cell) = self.cell.filter(|_| !is_chained(name)) else {
             return Err(Error::corrupt("the name of a cell where there can be none", off));
         };
-        let (key_bytes, value_bytes) = (cell.key_bytes(), cell.value_bytes());
-        let header = Header {
-            lengths: lengths(key_bytes, value_bytes),
-            key_bytes,
-            value_bytes,
-            checksum: cell.kept_by(name, self.store.cell_end(off, cell.bytes())?),
-            next: 0,
-        };
-        Ok(Record { off, header, h, cell: Some(cell) })
+        let checksum = cell.kept_by(name, self.store.cell_end(off, cell.bytes())?);
+        Ok(Record { off, header: header(cell, checksum), h, cell: Some(cell), in_slot })
     }
 
     /// True if a record has this key, whose hash is that of its slot.
     pub(crate) fn key_is(&self, record: &Record, key: &[u8]) -> Result<bool> {
         Ok(record.header.key_bytes == key.len()
-            && self.store.starts_with(record.body(), &key[record.skip()..])?)
+            && (record.in_slot.is_some()
+                || self.store.starts_with(record.body(), &key[record.skip()..])?))
     }
 
     /// Calls `f` with each record of the chain that `payload`, of slot `h`, begins, until it says false.
@@ -210,7 +244,9 @@ impl Records {
         }
         out.resize(bytes, 0);
         let (first, rest) = out.split_at_mut(skip);
-        self.store.copy(record.body(), 0, rest)?;
+        if record.in_slot.is_none() {
+            self.store.copy(record.body(), 0, rest)?;
+        }
         first.copy_from_slice(&self.first_of(record, rest)?[..skip]);
         Ok(())
     }
@@ -225,6 +261,11 @@ impl Records {
         if bytes > MAX_VALUE_BYTES {
             return Err(Error::corrupt("a record's value length exceeds the maximum", record.off));
         }
+        if let Some(in_slot) = record.in_slot {
+            out.clear();
+            out.extend_from_slice(&in_slot[..bytes]);
+            return Ok(());
+        }
         let start = record.header.key_bytes - record.skip();
         self.copy(record, start..start + bytes, out, still)
     }
@@ -232,6 +273,9 @@ impl Records {
     /// The first word of a record's value.
     pub(crate) fn first_word(&self, record: &Record) -> Result<u64> {
         let mut word = [0; 8];
+        if record.in_slot.is_some() {
+            return Ok(NEVER);
+        }
         if record.header.value_bytes < word.len() {
             return Err(Error::corrupt("a value has no word before it", record.off));
         }
@@ -267,6 +311,7 @@ impl Records {
     pub(crate) fn verify(&self, record: &Record, key_hash: KeyHash, value: &[u8]) -> Result<()> {
         let Header { lengths, next, checksum, .. } = record.header;
         let sum = match record.cell {
+            _ if record.in_slot.is_some() => return Ok(()),
             Some(cell) => cell.kept(self.hashes.cell_checksum(key_hash, value)),
             None => self.hashes.checksum(key_hash, lengths, next, value),
         };
@@ -316,6 +361,9 @@ impl Records {
     /// `next` is about to be trusted.
     pub(crate) fn first(&self, h: u64, name: u64) -> Result<Record> {
         let record = self.record(h, name)?;
+        if record.in_slot.is_some() {
+            return Ok(record);
+        }
         if let Some(cell) = record.cell {
             return self.check_cell(&record, cell).map(|()| record);
         }
@@ -357,7 +405,8 @@ impl Records {
 
     /// True if a name is a cell's, and the kind of its extent says that there is no such cell. Lookups do not ask.
     pub(crate) fn is_displaced(&self, name: u64) -> bool {
-        self.cell.filter(|_| is_cell(name)).is_some_and(|cell| {
+        let is_cell = is_cell(name) && self.value_in(name).is_none();
+        self.cell.filter(|_| is_cell).is_some_and(|cell| {
             !matches!(self.store.block_bytes(offset(name)), Ok(bytes) if bytes == cell.bytes())
         })
     }
@@ -368,7 +417,9 @@ impl Records {
     pub(crate) fn mark_chain(&self, h: u64, payload: u64) -> Result<()> {
         let mut name = payload;
         is_whole(self.walk((h, payload), &always, &mut |record| {
-            self.store.mark(record.off)?;
+            if record.in_slot.is_none() {
+                self.store.mark(record.off)?;
+            }
             let named = std::mem::replace(&mut name, record.header.next);
             if self.is_displaced(named) && self.load(&record).is_ok() {
                 self.store.keep_extent(record.off);

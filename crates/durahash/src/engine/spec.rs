@@ -88,10 +88,12 @@ impl MapSpec {
 
     /// The format of the map, in a pool of any size.
     pub(crate) fn format(&self) -> Format {
+        let cell = Cell::of(self.key, self.value, 0).filter(|_| self.kind == 0);
         Format {
             design: self.design.number(),
             kind: self.kind,
-            cells: self.kind == 0 && Cell::of(self.key, self.value, 0).is_some(),
+            cells: cell.is_some(),
+            in_slots: cell.is_some_and(Cell::is_in_slots),
             key_type: self.key.tag(),
             value_type: self.value.tag(),
             geometry: self.geometry,
@@ -118,7 +120,8 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
         }
         .into());
     };
-    if format.cells && Cell::of(key, value, 0).is_none() {
+    let cell = Cell::of(key, value, 0).filter(|_| format.cells);
+    if format.cells != cell.is_some() || format.in_slots && !cell.is_some_and(Cell::is_in_slots) {
         return Err(Error::corrupt("cells of types that have none", 24));
     }
     Ok((*design, key, value))

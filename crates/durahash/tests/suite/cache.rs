@@ -1,5 +1,6 @@
 //! Caches: entries expire, for everything and for good, and the sweep removes what has expired and nothing else.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -110,19 +111,19 @@ fn changes_keep_the_expiry_and_others_set_it() {
 
 /// What was put, and when it expires.
 #[derive(Default)]
-struct Model {
-    entries: BTreeMap<u64, (Vec<u8>, Option<u64>)>,
+struct Model<T> {
+    entries: BTreeMap<u64, (T, Option<u64>)>,
     now: u64,
 }
 
-impl Model {
-    fn live(&self, key: u64) -> Option<&Vec<u8>> {
+impl<T: Clone + PartialEq + std::fmt::Debug> Model<T> {
+    fn live(&self, key: u64) -> Option<&T> {
         let (value, expiry) = self.entries.get(&key)?;
         expiry.is_none_or(|at| at > self.now).then_some(value)
     }
 
-    fn assert_is(&self, cache: &Cache<u64, [u8]>) {
-        let live: BTreeMap<u64, Vec<u8>> =
+    fn assert_is<V: Data<Owned = T> + ?Sized>(&self, cache: &Cache<u64, V>) {
+        let live: BTreeMap<u64, T> =
             self.entries.keys().filter_map(|key| Some((*key, self.live(*key)?.clone()))).collect();
         let found: BTreeMap<_, _> = cache.iter().map(Result::unwrap).collect();
         assert_eq!(found, live);
@@ -137,28 +138,35 @@ pub(super) fn random(state: &mut u64) -> u64 {
 
 /// Any operations, steps of the clock, of the sweep, closes and crashes: a cache is a map that forgets at the given
 /// times, and the sweep leaves nothing that has expired.
-fn against_a_model(design: Design, geometry: Geometry, seed: u64) {
+fn against_a_model<V: Data + ?Sized>(
+    design: Design,
+    geometry: Geometry,
+    seed: u64,
+    value: fn(u64) -> V::Owned,
+) where
+    V::Owned: PartialEq + Default,
+{
     const KEYS: u64 = 200;
     let mut rng = seed << 32;
     let clock = Clock::manual(START);
     let options = options(design, &clock).geometry(geometry);
     let sim = Sim::new(4 << 20);
-    let mut cache: Cache<u64, [u8]> = options.create_on(sim.clone()).unwrap();
+    let mut cache: Cache<u64, V> = options.create_on(sim.clone()).unwrap();
     let mut sim = sim;
     let mut model = Model { now: START, ..Model::default() };
     for i in 0..4000_u64 {
         let (key, dice) = (random(&mut rng) % KEYS, random(&mut rng));
         let lifetime = random(&mut rng) % 100;
-        let value = i.to_le_bytes().repeat(1 + dice as usize % 5);
+        let value = value(i);
         let live = model.live(key).cloned();
         let until = Some(model.now + lifetime);
         match dice >> 32 & 15 {
             0..=2 => {
-                cache.put_for(&key, &value, lifetime as u32 * MILLI).unwrap();
+                cache.put_for(&key, value.borrow(), lifetime as u32 * MILLI).unwrap();
                 model.entries.insert(key, (value, until));
             }
             3 => {
-                cache.put(&key, &value).unwrap();
+                cache.put(&key, value.borrow()).unwrap();
                 model.entries.insert(key, (value, None));
             }
             4 => {
@@ -196,7 +204,7 @@ fn against_a_model(design: Design, geometry: Geometry, seed: u64) {
             }
             9 => {
                 let old = live.clone().unwrap_or_default();
-                let outcome = cache.compare_exchange(&key, &old, &value).unwrap();
+                let outcome = cache.compare_exchange(&key, old.borrow(), value.borrow()).unwrap();
                 assert_eq!(outcome.is_done(), live.is_some());
                 if let Some((held, _)) = model.entries.get_mut(&key).filter(|_| live.is_some()) {
                     *held = value;
@@ -239,8 +247,10 @@ fn against_a_model(design: Design, geometry: Geometry, seed: u64) {
 #[test]
 fn a_cache_is_a_map_that_forgets() {
     for &design in Design::ALL {
-        against_a_model(design, TINY, 1);
-        against_a_model(design, CHAINS, 2);
+        // Values in slots, and of those that look like names.
+        against_a_model::<u64>(design, TINY, 1, |i| if i % 4 == 0 { 0x7ffb << 48 | i } else { i });
+        let bytes = |i: u64| i.to_le_bytes().repeat(1 + i as usize % 5);
+        against_a_model::<[u8]>(design, CHAINS, 2, bytes);
     }
 }
 

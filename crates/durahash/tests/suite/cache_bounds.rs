@@ -68,8 +68,8 @@ fn a_bound_of_entries_is_kept() {
     }
 }
 
-/// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records and in
-/// cells. After a crash the same is counted anew.
+/// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records, in cells
+/// and in slots. After a crash the same is counted anew.
 #[test]
 fn a_bound_of_bytes_is_kept() {
     const MAX: u64 = 8 << 10;
@@ -107,9 +107,10 @@ fn a_bound_of_bytes_is_kept() {
             let refused = cache.put(&key, &[0; MAX as usize]).unwrap_err();
             assert!(matches!(refused.kind(), ErrorKind::Full { .. }));
         });
-        filled::<u64, u64>(&options, Sim::new(1 << 20), |cache, key, dice| match dice % 4 {
+        filled::<u64, u64>(&options, Sim::new(1 << 20), |cache, key, dice| match dice % 8 {
             0 => cache.remove(&key).map(drop).unwrap(),
-            _ => cache.put(&key, &dice).unwrap(),
+            1 | 2 => cache.put(&key, &dice).unwrap(),
+            _ => cache.put_for(&key, &dice, MILLI).unwrap(),
         });
     }
 }

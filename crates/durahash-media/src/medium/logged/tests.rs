@@ -365,6 +365,7 @@ fn make(path: &Path, log_bytes: u64) {
         design: 1,
         kind: 0,
         cells: false,
+        in_slots: false,
         key_type,
         value_type,
         geometry,

@@ -15,14 +15,19 @@ use crate::engine::expiry::{is_over, split};
 use crate::engine::records::{is_damage, is_whole};
 use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
-use crate::engine::{Engine, Single};
+use crate::engine::{ENTRY_BYTES, Engine, Single};
 use crate::index::{Change, Room};
 
 /// How often a thread finds nothing to evict, and no other thread about to change that, before it is an error.
 const TRIES: u32 = 10_000;
 
-/// An entry before or after a change: the bytes of its value, if it is there.
-pub(super) type Value = Option<usize>;
+/// An entry before or after a change: its bytes, as they count, if it is there.
+pub(super) type Entry = Option<i64>;
+
+/// Bytes by which an entry becomes longer.
+fn growth(before: Entry, after: i64) -> i64 {
+    (after - before.unwrap_or(0)).max(0)
+}
 
 impl Inner {
     fn engine(&self) -> &Engine<Single> {
@@ -63,24 +68,27 @@ impl Inner {
         let engine = self.engine();
         let mut more = 0;
         loop {
-            let mut place = self.place(key, Room::ForNew, Some(value.len()), more)?;
+            let after = self.bytes(key, value);
+            let mut place = self.place(key, Room::ForNew, after, more)?;
             if self.queue.is_none() && place.as_ref().is_none_or(Place::is_new) {
                 let mut before = Vec::new();
                 let reads = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
-                let old = (reads && engine.records.cell.is_none()).then_some(&mut before);
+                let differ = engine.records.cell.is_none() || engine.is_in_slots();
+                let old = (reads && differ).then_some(&mut before);
                 let (_, had) = engine.change(key, Some(value), Rule::Always, old)?;
-                self.settle(place, key, had.then_some(before.len()), Some(value.len()));
+                let before = had.then(|| self.bytes(key, &before));
+                self.settle(place, engine.records.hash(key), before, Some(after));
                 return Ok(());
             }
             let turn = self.turn(key)?;
             let room = Place::room(&place, Room::ForNew);
             let (mut before, mut is_late) = (None, false);
             engine.update(key, room, &mut |old| {
-                before = old.map(<[u8]>::len);
+                before = old.map(|old| self.bytes(key, old));
                 is_late = match old {
                     Some(old) if turn.is_some() && self.has_expired(old) => true,
                     Some(_) => {
-                        more = self.growth(key, before, value.len());
+                        more = growth(before, after);
                         place.as_mut().is_some_and(|place| !place.reserve(more))
                     }
                     None => room == Room::None,
@@ -89,8 +97,41 @@ impl Inner {
             })?;
             drop(turn);
             if !is_late {
-                self.settle(place, key, before, Some(value.len()));
+                self.settle(place, engine.records.hash(key), before, Some(after));
                 return Ok(());
+            }
+        }
+    }
+
+    /// Makes `payload`, which is a value, that of a hash, where its slot has or gets it; false where [`put`](Self::put)
+    /// has to do it.
+    pub(super) fn put_in_slot(&self, h: u64, payload: u64) -> Result<bool> {
+        let engine = self.engine();
+        let has_bytes = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
+        let bytes = if has_bytes { ENTRY_BYTES as i64 } else { 0 };
+        loop {
+            let place = match &self.bounds {
+                _ if self.queue.is_some() => return Ok(false),
+                Some(bounds) => {
+                    self.fetch(h);
+                    let is_new = engine.index.get(h)?.is_none();
+                    Some(self.place_of(bounds, is_new, bytes, 0)?)
+                }
+                None => None,
+            };
+            let room = Place::room(&place, Room::ForNew);
+            let (mut is_late, mut is_named) = (false, false);
+            let found = engine.update_word(h, room, &mut |found| {
+                is_late = found.is_none() && room == Room::None;
+                is_named = found.is_some_and(|found| engine.records.value_in(found).is_none());
+                Ok(if is_late || is_named { Change::Keep } else { Change::Set(payload) })
+            })?;
+            if is_named {
+                return Ok(false);
+            }
+            if !is_late {
+                self.settle(place, h, found.map(|_| bytes), Some(bytes));
+                return Ok(true);
             }
         }
     }
@@ -154,13 +195,13 @@ impl Inner {
         Ok(removed)
     }
 
-    /// Reserves a place for a change of `key`, whose value gets so many bytes, if that is known; and where it has one
-    /// already, `more` than that.
+    /// Reserves a place for a change of `key`, whose entry gets so many bytes, 0 if that is not known; and where there is
+    /// one already, so many `more`.
     pub(super) fn place(
         &self,
         key: &[u8],
         room: Room,
-        after: Value,
+        after: i64,
         more: i64,
     ) -> Result<Option<Place<'_>>> {
         let Some(bounds) = &self.bounds else { return Ok(None) };
@@ -168,33 +209,35 @@ impl Inner {
         let key_hash = engine.key_hash(key);
         self.fetch(engine.records.hashes.h(key_hash));
         let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
-        let bytes = self.bytes(bounds, key, after);
-        if !bounds.fits(bytes as u64) {
-            return Err(bounds.full(bytes as u64));
+        self.place_of(bounds, is_new, after, more).map(Some)
+    }
+
+    /// The same of an entry that is new, or not.
+    fn place_of<'a>(
+        &self,
+        bounds: &'a Bounds,
+        is_new: bool,
+        after: i64,
+        more: i64,
+    ) -> Result<Place<'a>> {
+        if !bounds.fits(after as u64) {
+            return Err(bounds.full(after as u64));
         }
-        self.room(bounds, is_new.into(), if is_new { bytes } else { more }).map(Some)
+        self.room(bounds, is_new.into(), if is_new { after } else { more })
     }
 
-    /// Bytes by which the entry of `key` becomes longer.
-    fn growth(&self, key: &[u8], before: Value, after: usize) -> i64 {
-        let Some(bounds) = &self.bounds else { return 0 };
-        (self.bytes(bounds, key, Some(after)) - self.bytes(bounds, key, before)).max(0)
-    }
-
-    /// Why a value of so many bytes, which a closure has made, is not stored, if so: it must fit, and have room where
-    /// nothing makes room for it later.
+    /// Why an entry of so many bytes, whose value a closure has made, is not stored, if so: it must fit, and have room
+    /// where nothing makes room for it later.
     pub(super) fn refused(
         &self,
         place: &mut Option<Place<'_>>,
-        key: &[u8],
-        before: Value,
-        after: usize,
+        before: Entry,
+        after: i64,
     ) -> Option<Error> {
         let (bounds, place) = (self.bounds.as_ref()?, place.as_mut()?);
-        let bytes = self.bytes(bounds, key, Some(after)) as u64;
-        let more = self.growth(key, before, after);
-        let fits = more == 0 || bounds.fits(bytes);
-        (!fits || !place.reserve(more) && bounds.order.is_none()).then(|| bounds.full(bytes))
+        let more = growth(before, after);
+        let fits = more == 0 || bounds.fits(after as u64);
+        (!fits || !place.reserve(more) && bounds.order.is_none()).then(|| bounds.full(after as u64))
     }
 
     /// Reserves a place, for which other entries go where there is no room.
@@ -229,16 +272,13 @@ impl Inner {
         }
     }
 
-    /// Takes note of a change that was made of `key`: its value before and after.
-    pub(super) fn settle(&self, place: Option<Place<'_>>, key: &[u8], before: Value, after: Value) {
+    /// Takes note of a change that was made of an entry with this hash.
+    pub(super) fn settle(&self, place: Option<Place<'_>>, h: u64, before: Entry, after: Entry) {
         let (Some(bounds), Some(mut place)) = (&self.bounds, place) else { return };
-        let count = |value: Value| i64::from(value.is_some());
-        place.settle(
-            count(after) - count(before),
-            self.bytes(bounds, key, after) - self.bytes(bounds, key, before),
-        );
+        let count = |entry: Entry| i64::from(entry.is_some());
+        let bytes = |entry: Entry| entry.unwrap_or(0);
+        place.settle(count(after) - count(before), bytes(after) - bytes(before));
         if let Some(order) = &bounds.order {
-            let h = self.engine().records.hash(key);
             match (before, after) {
                 (None, Some(_)) => order.inserted(h),
                 (Some(_), None) => order.removed(h),
@@ -253,9 +293,9 @@ impl Inner {
     }
 
     /// The bytes of an entry, as they count.
-    fn bytes(&self, bounds: &Bounds, key: &[u8], value: Value) -> i64 {
-        match value {
-            Some(value) if bounds.has_bytes() => self.engine().entry_bytes(key.len(), value) as i64,
+    pub(super) fn bytes(&self, key: &[u8], value: &[u8]) -> i64 {
+        match &self.bounds {
+            Some(bounds) if bounds.has_bytes() => self.engine().entry_bytes(key, value) as i64,
             _ => 0,
         }
     }
@@ -309,14 +349,14 @@ impl Inner {
         self.engine().pairs(h, &mut pairs)?;
         let Some(pair) = pairs.first() else { return Ok(None) };
         queue.take(&self.handle, h, pair, &turn)?;
-        Ok(Some(self.engine().entry_bytes(pair.0.len(), pair.1.len())))
+        Ok(Some(self.engine().entry_bytes(&pair.0, &pair.1)))
     }
 
     /// Takes note that an entry was removed because it has expired.
     pub(super) fn note_expired(&self, h: u64, key: &[u8], value: &[u8]) {
         self.expired.fetch_add(1, Ordering::Relaxed);
         if let Some(bounds) = &self.bounds {
-            bounds.add(-1, -self.bytes(bounds, key, Some(value.len())));
+            bounds.add(-1, -self.bytes(key, value));
             if let Some(order) = &bounds.order {
                 order.removed(h);
             }

@@ -157,7 +157,8 @@ impl Inner {
         }
         let (max_entries, max_bytes) = (max.0.unwrap_or(NONE), max.1.unwrap_or(NONE));
         let engine = &*self.handle.engine;
-        let bounds = Bounds::new(policy, max_entries, max_bytes, engine.entry_bytes(8, 16));
+        let entry_bytes = engine.entry_bytes(&[0; 8], &[0; 16]);
+        let bounds = Bounds::new(policy, max_entries, max_bytes, entry_bytes);
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
             bounds.add(1, bytes as i64);
             if let Some(order) = &bounds.order {

@@ -91,7 +91,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     }
 
     fn put_with(&self, key: &K::Ref, value: &V::Ref, expiry: u64) -> Result<()> {
-        let stored = self.map.handle.run(|_| {
+        let stored = self.map.handle.run(|engine| {
+            if expiry == NEVER
+                && let Some((h, payload)) = engine.in_slot::<K, V>(key, value)
+                && self.inner.put_in_slot(h, payload)?
+            {
+                return Ok(());
+            }
             with_scratch(|bytes| {
                 write::<V>(expiry, value, bytes);
                 self.inner.put(K::bytes(key, &mut K::Buffer::default()), bytes)
@@ -117,7 +123,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
             let (mut place, turn) = self
                 .map
                 .handle
-                .run(|_| Ok((inner.place(bytes, room, None, 0)?, inner.turn(bytes)?)))?;
+                .run(|_| Ok((inner.place(bytes, room, 0, 0)?, inner.turn(bytes)?)))?;
             let may_insert = Place::room(&place, room);
             let (mut sizes, mut is_late, mut new_expiry) = ((None, None), false, NEVER);
             let mut refused = None;
@@ -134,13 +140,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                     && if old.is_some() { turn.is_some() } else { may_insert != room };
                 let Some(f) = f.take_if(|_| !is_late) else { return Change::Keep };
                 let (change, result) = f(live, now);
-                let before = old.map(|bytes| bytes.len());
+                let before = old.map(|old| inner.bytes(bytes, &old));
                 let after = match &change {
                     Change::Keep => before,
                     Change::Set(new) => {
-                        refused = inner.refused(&mut place, bytes, before, new.len());
+                        let after = inner.bytes(bytes, new);
+                        refused = inner.refused(&mut place, before, after);
                         new_expiry = split(new).map_or(NEVER, |(expiry, _)| expiry);
-                        Some(new.len())
+                        Some(after)
                     }
                     Change::Remove => None,
                 };
@@ -157,7 +164,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                 return self.map.handle.run(|_| Err(refused));
             }
             if !is_late {
-                inner.settle(place, bytes, sizes.0, sizes.1);
+                let h = inner.handle.engine.records.hash(bytes);
+                inner.settle(place, h, sizes.0, sizes.1);
                 return done.ok_or_else(no_value);
             }
         }

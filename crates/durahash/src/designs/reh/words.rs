@@ -249,10 +249,8 @@ mod tests {
     #[test]
     fn words_come_back_and_damage_does_not() {
         let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
-        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
-        let (seed, max_bytes) = (7, 1 << 20);
-        let format =
-            Format { design: 1, kind, cells, key_type, value_type, geometry, seed, max_bytes };
+        let max_bytes = 1 << 20;
+        let format = Format { seed: 7, ..Format::of_index(1, geometry, max_bytes) };
         let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
         let map: Place<Dram> = Arc::new(pool).into();
         let words = Words::new(&map);
