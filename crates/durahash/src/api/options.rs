@@ -406,7 +406,8 @@ impl Options {
         max_entries: u64 => cache_options.max_entries;
 
         /// The most bytes of all entries of a [`Cache`](crate::Cache), as [`max_entries`](Options::max_entries): 16 for
-        /// each, and those of its record or cell, in which a value has eight more for its expiry. Free space of the pool
+        /// each, and those of its record or cell, in which a value has eight more for its expiry. A word that does not
+        /// expire has neither, so one that gets an expiry becomes longer. Free space of the pool
         /// does not count. An open for writing reads all records. A change by a closure makes room when it was made, a
         /// put before.
         ///

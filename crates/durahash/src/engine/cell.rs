@@ -29,9 +29,9 @@
 //!
 //! # Values in slots
 //!
-//! Where key and value of a cache are words, and the hash stands for the whole key, the payload of a slot is the value
-//! itself, if that never expires: no block is taken, and nothing else is read. As in a map of words, nothing verifies
-//! it. Bits 48-63 of a name are 0x7ffb there, in place of bits of the checksum, as those of no number but some NaNs are; a
+//! Where key and value of a cache are words, the hash stands for the whole key, and the check has four bytes, the payload of a
+//! slot is the value itself, if that never expires: no block is taken, and nothing else is read. As in a map of words, nothing
+//! verifies it, nor that it is one. Bits 48-63 of a name are 0x7ffb there, in place of bits of the checksum, as those of no number but some NaNs are; a
 //! value with these bits lies in a cell, as one that expires does. Hashes are unique, so there are no records.
 
 use durahash_media::LINE_BYTES;
@@ -119,7 +119,8 @@ impl Cell {
             skip: skip as u8,
             bytes: bytes as u8,
             check: check as u8,
-            in_slots: is_whole && key.is_word() && value.is_expiring_word(),
+            // Without bits of the checksum in the names only the check tells damage.
+            in_slots: is_whole && key.is_word() && value.is_expiring_word() && check == CHECK_BYTES,
         })
     }
 
@@ -269,6 +270,8 @@ mod tests {
     #[test]
     fn checksums_come_back() {
         let sum = 0x0123_4567_89ab_cdef;
+        let word = Cell::of(Type::U64, Type::Expiring(Expiring::of(Type::U64)), 0).unwrap();
+        assert!(word.in_slots);
         for (key, value) in [(32, 8), (32, 32), (31, 8), (20, 16)] {
             let cell = Cell::of(Type::Array(key), Type::Array(value), 0).unwrap();
             let mut room = [0; BYTES_MAX];

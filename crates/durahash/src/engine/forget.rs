@@ -158,7 +158,7 @@ impl Engine<Single> {
         if self.is_in_slots() {
             let mut is_named = false;
             let found = self.index.update(h, Room::None, &mut |found| {
-                is_named = found.is_some_and(|payload| self.records.value_in(payload).is_none());
+                is_named = found.is_some_and(|payload| !self.records.has_value(payload));
                 Ok(if is_named { Change::Keep } else { Change::Remove })
             })?;
             if !is_named {
@@ -171,9 +171,8 @@ impl Engine<Single> {
             loop {
                 let mut bytes = 0;
                 let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
-                let updated = self
-                    .index
-                    .update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
+                let updated =
+                    self.index.update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
                 if let Some((_, had)) = self.end(edit, updated)? {
                     return Ok(had.then_some(bytes));
                 }

@@ -260,8 +260,7 @@ impl Engine<Single> {
         let short = out.unwrap_or(&mut own);
         let Some(name) = self.index.look_for_cell(cell, h, short)? else { return Some(false) };
         let is_intact = || short.is_intact(cell, name, &self.records.hashes, key_hash);
-        let is_value = cell.value_in(name).is_some();
-        (!is_value && short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
+        (short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
     }
 
     /// Copies the value of `key` into `out`; true if there is one.

@@ -91,6 +91,12 @@ impl Records {
         self.cell.and_then(|cell| cell.value_in(payload))
     }
 
+    /// True if a payload is a value, and is no damaged one.
+    pub(crate) fn has_value(&self, payload: u64) -> bool {
+        self.cell
+            .is_some_and(|cell| cell.value_in(payload).and_then(|v| cell.bytes_of(v)).is_some())
+    }
+
     /// True if a payload is the name of a record that has a next one.
     pub(crate) fn is_chained(&self, payload: u64) -> bool {
         is_chained(payload) && self.value_in(payload).is_none()

@@ -123,7 +123,7 @@ impl Inner {
             let (mut is_late, mut is_named) = (false, false);
             let found = engine.update_word(h, room, &mut |found| {
                 is_late = found.is_none() && room == Room::None;
-                is_named = found.is_some_and(|found| engine.records.value_in(found).is_none());
+                is_named = found.is_some_and(|found| !engine.records.has_value(found));
                 Ok(if is_late || is_named { Change::Keep } else { Change::Set(payload) })
             })?;
             if is_named {
