@@ -211,10 +211,20 @@ impl Changes {
         self.words()[DURABLE].store(epoch);
     }
 
-    /// True if all stores that were seen before are on the disk, where the writer's mode is `Strict`.
+    /// The last epoch that has stores, where the writer's mode is `Strict`: no store that was seen before is of a later one.
+    pub(crate) fn stored(&self) -> u64 {
+        self.words()[STORED].load()
+    }
+
+    /// True if the stores of this epoch, which was [`stored`](Self::stored), are on the disk; also where that was another writer's,
+    /// whose epochs do not go on.
+    pub(crate) fn is_durable_to(&self, epoch: u64) -> bool {
+        self.words()[DURABLE].load() >= epoch || self.stored() < epoch
+    }
+
+    /// True if all stores that were seen before are on the disk.
     pub(crate) fn is_all_durable(&self) -> bool {
-        let stored = self.words()[STORED].load();
-        self.words()[DURABLE].load() >= stored
+        self.is_durable_to(self.stored())
     }
 
     /// How many maps were removed: the number of one of them may be another map's now.
@@ -296,6 +306,12 @@ mod tests {
         assert!(!changes.is_all_durable());
         changes.durable_to(9);
         assert!(changes.is_all_durable());
+        let seen = changes.stored();
+        changes.stores_in(10);
+        assert!(changes.is_durable_to(seen) && !changes.is_all_durable(), "a busy writer");
+        let seen = changes.stored();
+        changes.stores_in(0);
+        assert!(changes.is_durable_to(seen), "another writer");
         changes.name([0, 1, 0, 0, 0]);
         assert!(!changes.are_counted_for(7));
     }

@@ -38,6 +38,8 @@ impl<M: Medium> Pool<M> {
         }
         // No block is taken or given back here.
         wait_lock(&self.blocks, &self.medium).sweep = None;
+        // For what is kept of the pool: the names of its maps.
+        self.medium.wait_until_durable()?;
         self.check_writer()
     }
 

@@ -94,7 +94,14 @@ impl<I, M: Medium> Durable<I, M> {
     /// It is returned in place: a copy causes a store-forwarding stall (−25 %).
     #[inline(always)]
     fn seen<T>(&self, found: Result<T>) -> Result<T> {
-        if self.pool.medium().is_durable() { found } else { self.after_wait(found) }
+        if !self.pool.medium().is_durable() {
+            return self.after_wait(found);
+        }
+        // Of a reader in another process: it may be another writer that has told so.
+        if !M::DRAIN_WAITS && self.pool.looks_on() {
+            self.pool.check_writer()?;
+        }
+        found
     }
 
     #[cold]

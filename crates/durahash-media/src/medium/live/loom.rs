@@ -9,7 +9,7 @@
 //! the compiler leaves step 1 before step 2. There is no time: a limit has passed when it was asked for twice.
 //!
 //! Marks and copies are not the code, whose words are those of a file, but its steps once more over loom's words, with the
-//! lists of the code.
+//! lists of the code. So are the epochs by which readers in other processes wait in `Strict` (`mapped/seen.rs`).
 
 use std::sync::Arc;
 
@@ -263,4 +263,146 @@ fn loom_the_gate_needs_a_second_look_at_a_mark() {
 fn loom_the_gate_needs_each_thread_seen_outside() {
     PLANTED.set(Some(Fault::SavedUnseen));
     copied();
+}
+
+/// A word that readers in other processes see beside a writer in `Strict`, and what tells them how old the disk is. Each store is of the
+/// number of its epoch.
+struct Shown {
+    barrier: Barrier,
+    mark: AtomicU64,
+    word: AtomicU64,
+    /// Of which open the epochs are.
+    counted: AtomicU64,
+    stored: AtomicU64,
+    durable: AtomicU64,
+    /// The last epoch whose stores a loss of power does not take back.
+    disk: AtomicU64,
+}
+
+impl Shown {
+    fn new() -> Arc<Self> {
+        let [mark, word, stored, durable, disk] = [0; 5].map(AtomicU64::new);
+        let (barrier, counted) = (Barrier::new(1, true), AtomicU64::new(1));
+        Arc::new(Shown { barrier, mark, word, counted, stored, durable, disk })
+    }
+
+    fn tell_stored(&self, epoch: u64) {
+        if self.stored.load(Ordering::Acquire) != epoch {
+            self.stored.store(epoch, Ordering::Release);
+        }
+    }
+
+    fn store(&self, slot: &Slot) {
+        let epoch = self.barrier.enter(slot);
+        if self.mark.load(Ordering::Acquire) != epoch {
+            let [marked, stored] = [Fault::ToldMarked, Fault::ToldStored].map(is_planted);
+            if !marked && !stored {
+                self.tell_stored(epoch);
+            }
+            self.mark.swap(epoch, Ordering::AcqRel);
+            if marked {
+                self.tell_stored(epoch);
+            }
+        }
+        self.word.store(epoch, Ordering::Release);
+        if is_planted(Fault::ToldStored) {
+            self.tell_stored(epoch);
+        }
+        self.barrier.leave(slot);
+    }
+
+    fn snapshot(&self) {
+        let epoch = self.barrier.epoch();
+        self.barrier.cut().unwrap();
+        if !is_planted(Fault::ToldFirst) {
+            self.disk.store(epoch, Ordering::Relaxed);
+        }
+        self.durable.store(epoch, Ordering::Release);
+        self.disk.store(epoch, Ordering::Relaxed);
+    }
+
+    /// A lookup, which has an answer where the writer is still the one that it knows.
+    fn read(&self) {
+        let is_same = || self.counted.load(Ordering::Acquire) == 1;
+        let durable = || self.durable.load(Ordering::Acquire);
+        let stored = || self.stored.load(Ordering::Acquire);
+        let first = if is_planted(Fault::LookedFirst) { stored() } else { 0 };
+        let found = self.word.load(Ordering::Acquire);
+        if !is_same() {
+            return;
+        }
+        let seen = if is_planted(Fault::LookedFirst) { first } else { stored() };
+        while durable() < seen && stored() >= seen && is_same() {
+            thread::yield_now();
+        }
+        if is_same() || is_planted(Fault::LookedUncounted) {
+            assert!(self.disk.load(Ordering::Relaxed) >= found, "may be lost");
+        }
+    }
+}
+
+/// A reader beside `threads` threads that store to one line, and `snapshots` that end before all of them have.
+fn shown(threads: usize, stores: u64, snapshots: u64) {
+    bounded(2, move || {
+        let shown = Shown::new();
+        let storing: Vec<_> = (0..threads)
+            .map(|_| {
+                let (shown, slot) = (shown.clone(), shown.barrier.slots.take());
+                thread::spawn(move || (0..stores).for_each(|_| shown.store(&slot)))
+            })
+            .collect();
+        let reading = thread::spawn({
+            let shown = shown.clone();
+            move || shown.read()
+        });
+        (0..snapshots).for_each(|_| shown.snapshot());
+        storing.into_iter().for_each(|thread| thread.join().unwrap());
+        // Of what no drain has waited for.
+        shown.snapshot();
+        reading.join().unwrap();
+    });
+}
+
+/// A writer fails before its store is on the disk, and another one opens the pool, whose epochs begin anew.
+fn followed() {
+    bounded(3, || {
+        let shown = Shown::new();
+        shown.stored.store(7, Ordering::Relaxed);
+        shown.word.store(7, Ordering::Relaxed);
+        let reading = thread::spawn({
+            let shown = shown.clone();
+            move || shown.read()
+        });
+        shown.counted.store(0, Ordering::Release);
+        shown.stored.store(0, Ordering::Release);
+        shown.durable.store(0, Ordering::Release);
+        shown.counted.store(2, Ordering::Release);
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_readers_see_what_is_on_the_disk() {
+    shown(1, 2, 1);
+    shown(2, 1, 0);
+    followed();
+}
+
+macro_rules! lost {
+    ($($name:ident: $fault:ident, $model:expr;)*) => {$(
+        #[test]
+        #[should_panic(expected = "may be lost")]
+        fn $name() {
+            PLANTED.set(Some(Fault::$fault));
+            $model;
+        }
+    )*};
+}
+
+lost! {
+    loom_readers_are_told_of_stores_before_the_mark: ToldMarked, shown(2, 1, 0);
+    loom_readers_are_told_of_stores_before_them: ToldStored, shown(1, 1, 0);
+    loom_readers_are_told_of_the_disk_behind_the_write: ToldFirst, shown(1, 1, 1);
+    loom_readers_look_at_epochs_behind_the_words: LookedFirst, shown(1, 1, 0);
+    loom_readers_look_whose_epochs_they_are: LookedUncounted, followed();
 }

@@ -28,6 +28,16 @@ pub(super) enum Fault {
     CopiedUnseen,
     /// S4 does not wait until each thread was seen outside.
     SavedUnseen,
+    /// A thread tells readers in other processes that its epoch has stores when the line has its mark.
+    ToldMarked,
+    /// The same when the store is made.
+    ToldStored,
+    /// They are told that an epoch is on the disk before it is.
+    ToldFirst,
+    /// They look which epoch has stores before they look at the words.
+    LookedFirst,
+    /// They do not look behind that whose epochs these are.
+    LookedUncounted,
 }
 
 /// True if this fault is planted.

@@ -136,6 +136,9 @@ impl<D: LiveDisk> Core<D> {
             return Err(e);
         }
         self.write(taker)?;
+        if let Some(changes) = self.waited_for() {
+            changes.durable_to(epoch);
+        }
         self.forget_marks(epoch, &taker.lines);
         // S11
         for slot in self.barrier.slots.all() {
@@ -143,9 +146,6 @@ impl<D: LiveDisk> Core<D> {
             slot.saves[parity].clear();
         }
         self.done.store(epoch, Ordering::Release);
-        if let Some(changes) = self.waited_for() {
-            changes.durable_to(epoch);
-        }
         Ok(())
     }
 

@@ -141,11 +141,12 @@ impl Readers {
         self.changes.is_all_durable() || self.is_left.load(Ordering::Relaxed)
     }
 
-    /// Waits for that, as long as the writer that is known has `pool` open.
+    /// Waits for that, but not for what is stored meanwhile, as long as the writer that is known has `pool` open.
     #[cold]
     pub(super) fn wait_until_all_durable(&self, pool: &File) -> io::Result<()> {
-        let mut rounds = 0_u32;
-        while !self.is_all_durable() && self.changes.are_as_named() {
+        let (stored, mut rounds) = (self.changes.stored(), 0_u32);
+        let is_left = || self.is_left.load(Ordering::Relaxed);
+        while !self.changes.is_durable_to(stored) && !is_left() && self.changes.are_as_named() {
             rounds += 1;
             if rounds.is_multiple_of(ASKED_EVERY) && !sys::is_locked(pool)? {
                 self.is_left.store(true, Ordering::Relaxed);

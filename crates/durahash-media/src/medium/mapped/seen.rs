@@ -28,15 +28,18 @@
 //! *What is visible.* In `Interval` lookups of the writer's own process see stores that no snapshot has yet. Those of others see the same, and lose
 //! the same to a loss of power. In `Strict` its own lookups see only what is noted, by its locks and by the epochs of deferred drains, of
 //! which nothing lies in a file. So the writer stores two epochs beside the counters: `stored`, before it marks a line in an epoch for the first
-//! time, and so before the first store of that epoch; and `durable`, behind S8 of a snapshot (`live/snapshot.rs`). A reader loads first
-//! `stored`, behind all that it has loaded, then `durable`, and waits until that is no less:
+//! time, and so before the first store of that epoch; and `durable`, behind S8 of a snapshot (`live/snapshot.rs`). A reader loads
+//! `stored`, behind all that it has loaded, and waits until `durable` is no less. Behind that it looks whether the writer is the one that it
+//! knows. `live/loom.rs` shows each of these orders, and that it is needed:
 //!
 //! | What it has seen | Why it is on the disk then |
 //! |---|---|
 //! | a store of epoch e | who stored it had stored `stored`, or found the mark of one who had: so it is e or more, as it never goes back beside a writer. All epochs up to `durable` are noted |
+//! | one beside a writer that never rests | what is stored while a reader waits is not waited for |
 //! | one that no drain of the writer follows | the snapshot that the writer takes 10 ms after the first store of an epoch has it |
 //! | one whose snapshot fails | `WriterGone`, as above: no counted epoch, for which it looks while it waits, and behind that |
-//! | one of a writer that was killed | it need not be. Who waits looks every millisecond whether the pool is locked, and once it is not, waits no more: it sees what was left, as an open with `read_only` does |
+//! | one before another open, whose epochs may begin anew | the same, which who waits knows by a smaller `stored`, too |
+//! | one of a writer that was killed | it need not be. Who waits looks every millisecond whether the pool is locked, and once it is not, waits no more: it sees what was left, as an open with `read_only` does. A child that this writer has forked keeps the pool locked, for readers as for the next writer |
 
 use std::fs::File;
 use std::io;

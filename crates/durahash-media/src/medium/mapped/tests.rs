@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -718,6 +719,20 @@ fn a_reader_beside_strict_waits_until_what_it_may_have_seen_is_durable_or_its_wr
     changes.stores_in(8);
     assert!(waits_for(&|| changes.count_for(0)), "its disk has failed, say");
     changes.count_for(1);
+    // One that never rests.
+    changes.stores_in(9);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for epoch in (9..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                changes.stores_in(epoch + 1);
+                changes.durable_to(epoch);
+            }
+        });
+        seen.wait_until_durable().unwrap();
+        stop.store(true, Ordering::Relaxed);
+    });
+    changes.stores_in(u64::MAX);
     // As the system does where it is killed.
     assert!(waits_for(&|| writer.file.file().unlock().unwrap()));
     assert!(seen.is_durable() && seen.wait_until_durable().is_ok());
