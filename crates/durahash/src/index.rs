@@ -45,6 +45,8 @@ pub enum Room {
     ForNewOfBatch,
     /// As [`None`](Room::None), by that batch.
     OfBatch,
+    /// As [`None`](Room::None), where an entry is removed for one that comes: space is given back by one in four.
+    ForOther,
 }
 
 impl Room {
@@ -52,6 +54,12 @@ impl Room {
     #[inline(always)]
     pub(crate) fn is_for_new(self) -> bool {
         matches!(self, Room::ForNew | Room::ForNewOfBatch)
+    }
+
+    /// True if units that are sparse behind a removal are merged at once.
+    #[inline(always)]
+    pub(crate) fn merges(self, h: u64) -> bool {
+        self != Room::ForOther || h.is_multiple_of(4)
     }
 
     /// True for a change by a batch.

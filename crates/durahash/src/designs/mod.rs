@@ -105,7 +105,7 @@ macro_rules! index_methods {
             let done = self.update_slot(h, room, f);
             self.medium().event(Event::Ack);
             let (found, change) = done?;
-            if change == Change::Remove && found.is_some() {
+            if change == Change::Remove && found.is_some() && room.merges(h) {
                 self.merge_around(h);
             }
             Ok(found)

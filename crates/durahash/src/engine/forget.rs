@@ -157,7 +157,7 @@ impl Engine<Single> {
     pub(crate) fn evict(&self, h: u64) -> Result<Option<u64>> {
         if self.is_in_slots() {
             let mut is_named = false;
-            let found = self.index.update(h, Room::None, &mut |found| {
+            let found = self.index.update(h, Room::ForOther, &mut |found| {
                 is_named = found.is_some_and(|payload| !self.records.has_value(payload));
                 Ok(if is_named { Change::Keep } else { Change::Remove })
             })?;
@@ -171,8 +171,9 @@ impl Engine<Single> {
             loop {
                 let mut bytes = 0;
                 let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
-                let updated =
-                    self.index.update(h, Room::None, &mut |found| edit.first(found, &mut bytes));
+                let updated = self
+                    .index
+                    .update(h, Room::ForOther, &mut |found| edit.first(found, &mut bytes));
                 if let Some((_, had)) = self.end(edit, updated)? {
                     return Ok(had.then_some(bytes));
                 }

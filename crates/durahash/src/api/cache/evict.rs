@@ -322,7 +322,8 @@ impl Inner {
         let mut place = bounds.hand();
         let engine = self.engine();
         later.inspect(|h| engine.index.prefetch(&[*h]));
-        soon.inspect(|h| engine.prefetch_entry(*h));
+        // What its slot has came with the bucket.
+        soon.filter(|_| !engine.is_in_slots()).inspect(|h| engine.prefetch_entry(*h));
         match self.evict_one(h) {
             Ok(Some(bytes)) => {
                 place.take_over(if bounds.has_bytes() { bytes } else { 0 });

@@ -57,6 +57,14 @@ fn with_tag(word: u64, tag: u16) -> u64 {
     counts & !(other + all(0x7fff)) & all(0x8000)
 }
 
+/// The first counter of a row that counts so much.
+fn with_count(row: u128, count: u16) -> Option<u32> {
+    let all = |counter: u16| u128::from(all(counter)) << 64 | u128::from(all(counter));
+    let others = ((row & all(COUNT)) ^ all(count)) + all(0x7fff);
+    let found = !others & all(0x8000);
+    (found != 0).then(|| found.trailing_zeros() / 16)
+}
+
 impl Row {
     fn words(&self) -> [u64; COUNTERS / LANES] {
         self.0.each_ref().map(|word| word.load(Ordering::Relaxed))
@@ -95,16 +103,13 @@ impl Row {
         }
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
-        let counters = self.counters();
-        let add = |sum: u16, counter: &u16| sum.wrapping_mul(31).wrapping_add(*counter);
-        let sum = counters.iter().fold(0, add);
-        let first = usize::from(sum >> 8) ^ (hash >> 53) as usize;
-        // Behind the count, how far it is from there.
-        let far = |i: usize| (i.wrapping_sub(first) % COUNTERS) as u16;
-        let order = |i: usize| (counters[i] & COUNT) << 3 | far(i);
-        let least = (1..COUNTERS).map(order).fold(order(0), u16::min);
-        let i = (usize::from(least) + first) % COUNTERS;
-        let old = counters[i];
+        let words = self.words();
+        let sum = (words[0] ^ words[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let first = ((sum >> 40 ^ hash >> 53) % COUNTERS as u64) as u32;
+        let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
+        let least = (0..COUNT).find_map(|count| with_count(row, count)).unwrap_or(0);
+        let i = (first + least) as usize % COUNTERS;
+        let old = (row >> (least * 16)) as u16;
         self.set(i, old, if old & COUNT <= 1 { tag(hash) | used | 1 } else { old - 1 });
     }
 
@@ -127,12 +132,12 @@ impl Frequencies {
         self.0.of(hash).find(hash).map_or(0, |(_, counter)| counter & COUNT)
     }
 
-    /// True if the entry was hit since it came or since this was asked.
-    pub(super) fn take_used(&self, hash: u64) -> bool {
+    /// The same, and if the entry was hit since it came or since this was asked.
+    pub(super) fn take_used(&self, hash: u64) -> (u16, bool) {
         let row = self.0.of(hash);
-        let Some((i, old)) = row.find(hash) else { return false };
+        let Some((i, old)) = row.find(hash) else { return (0, false) };
         row.set(i, old, old & !USED);
-        old & USED > 0
+        (old & COUNT, old & USED > 0)
     }
 }
 
@@ -183,7 +188,7 @@ mod tests {
         let others = (0..500).filter(|i| frequencies.get(mix.mix(1 << 32 | i)) > 1).count();
         assert!(known > 45 && others < 5, "{known} {others}");
         // Used once.
-        assert!(frequencies.take_used(mix.mix(0)) && !frequencies.take_used(mix.mix(0)));
+        assert!(frequencies.take_used(mix.mix(0)).1 && !frequencies.take_used(mix.mix(0)).1);
         // Evictions halve all counts, but none to nothing.
         (0..EVICTIONS_PER_ROW * frequencies.0.len() * 3).for_each(|i| frequencies.evicting(i));
         assert!((0..50).all(|i| frequencies.get(mix.mix(i)) <= 1));

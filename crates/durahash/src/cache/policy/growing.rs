@@ -7,11 +7,9 @@ use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Elements of the first chunk.
+/// Elements at first, each a chunk; and chunks for each doubling.
 const FIRST: usize = 4;
-/// Chunks for each doubling.
-const STEPS: usize = 4;
-const CHUNKS: usize = 1 + STEPS * 40;
+const CHUNKS: usize = FIRST * 40;
 
 /// The place of a hash among `len`, at least one: where its low bits say, or without the highest of them where there is
 /// none yet.
@@ -19,6 +17,14 @@ pub(super) fn place(hash: u64, len: usize) -> usize {
     let bits = usize::MAX >> len.leading_zeros();
     let (at, parent) = (hash as usize & bits, hash as usize & bits >> 1);
     if at < len { at } else { parent }
+}
+
+/// The chunk of a place, the place in it, and elements of the chunk.
+fn chunk_of(at: usize) -> (usize, usize, usize) {
+    // A doubling begins at `FIRST` times a power of two, and has its chunks one behind the other.
+    let doubling = (at | FIRST).ilog2() - FIRST.ilog2();
+    let elements = 1 << doubling;
+    ((at >> doubling) + FIRST * doubling as usize, at & (elements - 1), elements)
 }
 
 /// The place that the new place `at` is split from.
@@ -34,9 +40,9 @@ pub(super) struct Growing<T> {
 
 impl<T: Default> Growing<T> {
     pub(super) fn new() -> Self {
-        let first = OnceLock::from((0..FIRST).map(|_| T::default()).collect::<Box<[T]>>());
-        let mut chunks = array::from_fn(|_| OnceLock::new());
-        chunks[0] = first;
+        let chunks = array::from_fn(|chunk| {
+            if chunk < FIRST { OnceLock::from(Box::from([T::default()])) } else { OnceLock::new() }
+        });
         Growing { chunks, len: AtomicUsize::new(FIRST), growing: Mutex::default() }
     }
 
@@ -45,21 +51,15 @@ impl<T: Default> Growing<T> {
     }
 
     /// The element of a hash, by its low bits.
+    #[inline]
     pub(super) fn of(&self, hash: u64) -> &T {
         self.at(place(hash, self.len()))
     }
 
     /// The element at a place below [`len`](Self::len).
+    #[inline]
     pub(super) fn at(&self, at: usize) -> &T {
-        let (chunk, at) = if at < FIRST {
-            (0, at)
-        } else {
-            // A doubling begins at `FIRST` times a power of two, and has its chunks one behind the other.
-            let doubling = (at / FIRST).ilog2();
-            let shift = doubling + (FIRST / STEPS).ilog2();
-            let behind = at - (FIRST << doubling);
-            (1 + STEPS * doubling as usize + (behind >> shift), behind & ((1 << shift) - 1))
-        };
+        let (chunk, at, _) = chunk_of(at);
         &self.chunks[chunk].get().expect("`len` grows behind its chunks")[at]
     }
 
@@ -73,12 +73,10 @@ impl<T: Default> Growing<T> {
         let Ok(_growing) = self.growing.try_lock() else { return };
         let mut now = self.len();
         while now < len {
-            let doubling = (now / FIRST).ilog2();
-            let step = (FIRST / STEPS) << doubling;
-            let chunk = 1 + STEPS * doubling as usize + (now - (FIRST << doubling)) / step;
-            let new = (now..now + step).map(|at| like(self.at(parent(at)))).collect();
+            let (chunk, _, elements) = chunk_of(now);
+            let new = (now..now + elements).map(|at| like(self.at(parent(at)))).collect();
             self.chunks[chunk].get_or_init(|| new);
-            now += step;
+            now += elements;
             self.len.store(now, Ordering::Release);
         }
     }

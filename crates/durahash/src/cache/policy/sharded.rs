@@ -77,8 +77,9 @@ impl<Q: Queues> Sharded<Q> {
 
     /// The one of two shards, in turn, that has more: so all stay about as full.
     fn fuller(&self, turn: usize) -> usize {
-        let other = turn / self.shards.len() + 1;
-        let [one, two] = [turn, turn + other].map(|at| at % self.shards.len());
+        let mask = self.shards.len() - 1;
+        let other = (turn >> self.shards.len().trailing_zeros()) + 1;
+        let [one, two] = [turn & mask, turn.wrapping_add(other) & mask];
         let entries = |at: usize| self.shards[at].entries.load(Ordering::Relaxed);
         if entries(one) >= entries(two) { one } else { two }
     }
@@ -157,7 +158,7 @@ impl<Q: Queues> Evict for Sharded<Q> {
         // Of one shard the next victim comes at once.
         let ahead = if self.shards.len() > 1 { AHEAD } else { 0 };
         (0..self.shards.len()).find_map(|i| {
-            let shard = &self.shards[(first + i) % self.shards.len()];
+            let shard = &self.shards[(first + i) & (self.shards.len() - 1)];
             let mut inner = shard.lock();
             let hash = inner.pop(&self.table, ahead)?;
             shard.add(1_usize.wrapping_neg());

@@ -41,9 +41,9 @@ impl Queues for TinyLfu {
             return self.main.pop().or_else(|| self.window.pop());
         }
         let Some(candidate) = self.window.pop() else { return self.main.pop() };
-        let Some(victim) = self.rarest(frequencies) else { return Some(candidate) };
-        let stays = frequencies.take_used(candidate)
-            || frequencies.get(candidate) > frequencies.get(victim);
+        let (count, is_used) = frequencies.take_used(candidate);
+        let Some((victim, least)) = self.rarest(frequencies) else { return Some(candidate) };
+        let stays = is_used || count > least;
         let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
         self.main.push(kept);
         // What the next pop asks for, which is a while away where there are several shards.
@@ -69,8 +69,8 @@ impl Queues for TinyLfu {
 }
 
 impl TinyLfu {
-    /// Takes that one of the oldest of the main queue whose key came least.
-    fn rarest(&mut self, frequencies: &Frequencies) -> Option<u64> {
+    /// Takes that one of the oldest of the main queue whose key came least; and how often that was.
+    fn rarest(&mut self, frequencies: &Frequencies) -> Option<(u64, u16)> {
         let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
         for hash in &mut oldest[..count] {
             *hash = self.main.pop()?;
@@ -83,6 +83,6 @@ impl TinyLfu {
             let kept = if is_rarer { std::mem::replace(&mut rarest, i) } else { i };
             self.main.push(oldest[kept]);
         }
-        (count > 0).then(|| oldest[rarest])
+        (count > 0).then(|| (oldest[rarest], counts[rarest]))
     }
 }
