@@ -333,6 +333,8 @@ impl Extents {
         let area = SumArea { off: first << self.shift, extents, extent_shift: self.shift };
         match medium.disk_sums() {
             Some(sums) => {
+                // Which writes over what a loss of power leaves, where nothing on the disk says yet that this is free.
+                medium.sync(0, size_of::<Superblock>() as u64)?;
                 sums.add(area)?;
                 checks.name(medium, area)?;
                 medium.sync(0, size_of::<Superblock>() as u64)?;

@@ -2,7 +2,8 @@
 //!
 //! | Step | Stores | Power lost, or killed, after it |
 //! |---|---|---|
-//! | another area | its bytes in the base: words of the area before, else marks; sync | extents that nothing names |
+//! | another area | (the pool) a snapshot, which says that its extents are free | the extents as they were |
+//! | | its bytes in the base: words of the area before, else marks; sync | extents that nothing names |
 //! | | (the pool) the superblock's words in the image; their snapshot | where a cut has the old words, the old area, which is kept, too, until then |
 //! | | the area before is not kept any more, and is given back | the new area |
 //! | close: blocks that have a mark and are at rest | their sums; sync | the marks are there |
