@@ -13,7 +13,7 @@ impl<M: Medium> Pool<M> {
     /// of it can be stored to.
     #[inline]
     pub fn looks_on(&self) -> bool {
-        self.read_only && self.medium.changes().is_some()
+        self.medium.changes().is_some() && self.read_only
     }
 
     /// Lets readers in other processes rely on the counters of changes: all maps are recovered.

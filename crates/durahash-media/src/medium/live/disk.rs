@@ -102,6 +102,9 @@ pub trait LiveDisk: LiveSource {
     /// The mark of a line of the image.
     fn mark(&self, line: u64) -> &AtomicU8;
 
+    /// The marks of lines, all before the log's area or all behind it.
+    fn marks(&self, lines: Range<u64>) -> &[AtomicU8];
+
     /// Starts to fetch the mark of a line, which may be none of the image.
     fn prefetch_mark(&self, _line: u64) {}
 

@@ -372,6 +372,10 @@ impl Disk for LiveFiles {
         sys::read_at(self.view.file(), bytes, self.area.off + off)
     }
 
+    fn will_read_log(&self, off: u64) {
+        sys::will_read(self.view.file(), self.area.off + off, BLOCK_BYTES as u64);
+    }
+
     /// A sync of data flushes the drive, even without data.
     fn flush_drive(&self) -> io::Result<()> {
         self.sync_data()
@@ -616,6 +620,20 @@ impl LiveDisk for LiveFiles {
     fn mark(&self, line: u64) -> &AtomicU8 {
         debug_assert!(line < self.region.len().div_ceil(LINE_BYTES));
         self.mark_at(line)
+    }
+
+    fn marks(&self, lines: Range<u64>) -> &[AtomicU8] {
+        debug_assert!(lines.end <= self.region.len().div_ceil(LINE_BYTES));
+        if lines.is_empty() {
+            return &[];
+        }
+        // SAFETY: as that of the first, they are mapped, one behind the other.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.mark_at(lines.start),
+                (lines.end - lines.start) as usize,
+            )
+        }
     }
 
     #[inline(always)]

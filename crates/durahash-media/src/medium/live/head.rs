@@ -182,7 +182,9 @@ impl Head {
 }
 
 /// Words of the first page of a live file, its header.
-pub const LIVE_WORDS: usize = 32;
+pub const LIVE_WORDS: usize = 128;
+/// Batches whose place a header has.
+const BEGINS: u64 = 96;
 
 const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"DURAIMG2");
 
@@ -202,6 +204,7 @@ mod at {
     pub(super) const BAD: usize = 18;
     pub(super) const POISONED: usize = 19;
     pub(super) const MOUNT: usize = 20;
+    pub(super) const BEGINS: usize = 32;
 }
 
 /// True if these words of a header say that the live file is bad.
@@ -250,6 +253,22 @@ impl Noted {
     }
 }
 
+/// Where the last batches behind `from` up to `to` begin, as these words of a header have it: what is to be read soon.
+pub(super) fn begins(
+    words: &[u64; LIVE_WORDS],
+    from: Position,
+    to: Position,
+) -> impl Iterator<Item = u64> {
+    let first = from.batch.max(to.batch.saturating_sub(BEGINS));
+    let places = (first..to.batch).map(|before| words[at_begin(before)]);
+    places.filter(move |place| (from.place..to.place).contains(place))
+}
+
+/// The word that says where the batch behind this one begins.
+fn at_begin(batch: u64) -> usize {
+    at::BEGINS + (batch % BEGINS) as usize
+}
+
 impl Header<'_> {
     /// Makes it the header that says so; of a file that nothing names yet.
     pub(super) fn make(&self, noted: &Noted) {
@@ -280,6 +299,7 @@ impl Header<'_> {
         let place = at::PLACES[which as usize];
         let words = [last.batch, last.place, u64::from(last.chain)];
         self.0[place..].iter().zip(words).for_each(|(word, v)| word.store(v));
+        self.0[at_begin(last.batch)].store(last.place);
         self.0[at::WHICH].store(which);
     }
 
@@ -363,5 +383,13 @@ mod tests {
             words[other].store(1000);
             assert_eq!(read().unwrap().last, position(batch));
         }
+        let places = |from, to| {
+            let words = std::array::from_fn(|i| words[i].load());
+            begins(&words, position(from), position(to)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(5, 8), [5 << 12, 6 << 12, 7 << 12]);
+        (9..300).for_each(|batch| header.note(position(batch)));
+        assert_eq!(places(5, 299).len(), BEGINS as usize - 1);
+        assert_eq!(places(400, 500), []);
     }
 }

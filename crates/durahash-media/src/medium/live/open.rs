@@ -41,7 +41,7 @@ use std::sync::atomic::Ordering;
 use super::barrier::next;
 use super::core::Core;
 use super::disk::{LiveDisk, LiveSource};
-use super::head::{FileName, Head, Noted, Position};
+use super::head::{FileName, Head, Noted, Position, begins};
 use super::parts::Ring;
 use super::sums::PAGE;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,6 +51,8 @@ use crate::medium::{LINE_BYTES, Region, SumArea};
 use crate::primitive::lock;
 use crate::word::PmU64;
 
+/// Marks that are looked at together.
+const MARKS_AT_ONCE: usize = 64;
 /// The epoch of a new live file.
 const FIRST_EPOCH: u64 = 1;
 
@@ -160,9 +162,11 @@ fn trust<D: LiveSource>(disk: &D, head: &Head) -> Result<Result<Noted, &'static 
         return Ok(Err("its live image could not be written to its disk"));
     }
     let ring = Ring::of(disk, head);
+    // One part tells where the next one is; so they would be waited for one by one.
+    begins(&words, head.at, noted.last).for_each(|place| ring.will_read(place));
+    let bodies = noted.mount != disk.mount();
     let step = |at| {
         let mut ignore = |_, _: &_| Ok(());
-        let bodies = noted.mount != disk.mount();
         ring.batch(head, at, if bodies { Some(&mut ignore) } else { None })
     };
     let mut at = head.at;
@@ -229,16 +233,22 @@ impl<D: LiveDisk> Core<D> {
         let slot = self.slot();
         let parity = (epoch & 1) as usize;
         let (len, unused) = (self.disk.region().len(), self.disk.unused());
-        let parts = [0..unused.start.min(len), unused.end.min(len)..len];
-        for line in
-            parts.into_iter().flat_map(|part| part.start / LINE_BYTES..part.end / LINE_BYTES)
-        {
-            let mark = self.disk.mark(line);
-            if mark.load(Ordering::Relaxed) != 0 {
-                mark.store(epoch as u8, Ordering::Relaxed);
-                slot.dirty[parity].reserve(1);
-                slot.dirty[parity].push([line]);
-                slot.raised.fetch_add(1, Ordering::Relaxed);
+        for part in [0..unused.start.min(len), unused.end.min(len)..len] {
+            let lines = part.start / LINE_BYTES..part.end / LINE_BYTES;
+            let firsts = lines.clone().step_by(MARKS_AT_ONCE);
+            for (first, marks) in firsts.zip(self.disk.marks(lines).chunks(MARKS_AT_ONCE)) {
+                // Nearly all are zero.
+                if marks.iter().fold(0, |any, mark| any | mark.load(Ordering::Relaxed)) == 0 {
+                    continue;
+                }
+                for (line, mark) in (first..).zip(marks) {
+                    if mark.load(Ordering::Relaxed) != 0 {
+                        mark.store(epoch as u8, Ordering::Relaxed);
+                        slot.dirty[parity].reserve(1);
+                        slot.dirty[parity].push([line]);
+                        slot.raised.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
             }
         }
         if slot.dirty[parity].len() > 0 {

@@ -249,6 +249,14 @@ impl<'a, D: LiveSource> Ring<'a, D> {
         self.pieces(place, bytes.len(), |off, range| self.disk.read_log(off, &mut bytes[range]))
     }
 
+    /// Says that the first part of the batch at `place` will be read soon.
+    pub(super) fn will_read(&self, place: u64) {
+        let _ = self.pieces(place, BLOCK_BYTES, |off, _| {
+            self.disk.will_read_log(off);
+            Ok(())
+        });
+    }
+
     /// The batch behind `at`, if there is one: the position behind it. Its lines go to `take`, if they are wanted.
     pub(super) fn batch(
         &self,

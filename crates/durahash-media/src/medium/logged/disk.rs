@@ -57,6 +57,9 @@ pub trait Disk: Send + Sync {
     /// The system's error.
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()>;
 
+    /// Says that a block of the area will be read soon.
+    fn will_read_log(&self, _off: u64) {}
+
     /// Reads blocks of the ring, into memory that is aligned as they are.
     ///
     /// # Errors

@@ -288,6 +288,8 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
+        // Where the page has to come from the disk, the first look at it would have many more come with it.
+        sys::will_read(file.file(), 0, logged::SUPERBLOCK_BYTES);
         // What is read before the place of holes is known is in no huge page.
         let (mapping, region) = map_file(&file, sharing, len, most, (dax, u64::MAX))?;
         if copied {

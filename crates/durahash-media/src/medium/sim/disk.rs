@@ -683,6 +683,10 @@ impl LiveDisk for SimDisk {
         &self.0.live.marks[line as usize]
     }
 
+    fn marks(&self, lines: Range<u64>) -> &[AtomicU8] {
+        &self.0.live.marks[lines.start as usize..lines.end as usize]
+    }
+
     fn unused(&self) -> Range<u64> {
         u64::MAX..u64::MAX
     }
