@@ -2,6 +2,8 @@
 
 use durahash_media::{ErrorKind, Format, PmU64, Result, on_media};
 
+use crate::index::Room;
+
 on_media! {
     /// A hash and its payload.
     pub struct Slot: 16, align 16 {
@@ -77,6 +79,14 @@ macro_rules! hold_admitted {
     };
 }
 
+/// Merges behind a removal, if that is due. Apart, so that other updates have no instruction of it.
+#[inline(never)]
+fn merge_behind(room: Room, h: u64, merge: impl FnOnce()) {
+    if room.merges(h) {
+        merge();
+    }
+}
+
 /// The methods of [`IndexBase`](crate::index::IndexBase) that all have alike.
 macro_rules! base_methods {
     () => {
@@ -105,8 +115,8 @@ macro_rules! index_methods {
             let done = self.update_slot(h, room, f);
             self.medium().event(Event::Ack);
             let (found, change) = done?;
-            if change == Change::Remove && found.is_some() && room.merges(h) {
-                self.merge_around(h);
+            if change == Change::Remove && found.is_some() {
+                crate::designs::merge_behind(room, h, || self.merge_around(h));
             }
             Ok(found)
         }

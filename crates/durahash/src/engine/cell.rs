@@ -48,6 +48,8 @@ const BYTES_MIN: usize = 16;
 pub(crate) const BYTES_MAX: usize = 136;
 /// Bytes of a check.
 const CHECK_BYTES: usize = 4;
+/// A flag beside them.
+const IN_SLOTS: u8 = 0x80;
 /// Bits of a checksum that stand in the name.
 const NAMED_BITS: u32 = 17;
 
@@ -75,11 +77,10 @@ pub(crate) struct Cell {
     value: u8,
     /// Bytes of the key that the hash stands for.
     skip: u8,
-    /// Bytes of the cell, and of its check.
+    /// Bytes of the cell.
     bytes: u8,
+    /// Bytes of its check; and [`IN_SLOTS`], if slots have values themselves. One field less is compared by each lookup.
     check: u8,
-    /// Slots have values themselves.
-    in_slots: bool,
 }
 
 impl Cell {
@@ -113,43 +114,48 @@ impl Cell {
             checked
         };
         let check = if bytes - content < CHECK_BYTES { bytes - content } else { CHECK_BYTES };
+        // Without bits of the checksum in the names only the check tells damage.
+        let has_words = is_whole && key.is_word() && value.is_expiring_word();
+        let in_slots = has_words && check == CHECK_BYTES;
         Some(Cell {
             key: key_bytes as u8,
             value: value_bytes as u8,
             skip: skip as u8,
             bytes: bytes as u8,
-            check: check as u8,
-            // Without bits of the checksum in the names only the check tells damage.
-            in_slots: is_whole && key.is_word() && value.is_expiring_word() && check == CHECK_BYTES,
+            check: check as u8 | if in_slots { IN_SLOTS } else { 0 },
         })
     }
 
     /// The same in a map whose slots have names only.
     pub(crate) const fn without_slots(self) -> Self {
-        Cell { in_slots: false, ..self }
+        Cell { check: self.check & !IN_SLOTS, ..self }
     }
 
     /// True if slots have values themselves.
     #[inline(always)]
     pub(crate) const fn is_in_slots(self) -> bool {
-        self.in_slots
+        self.check & IN_SLOTS != 0
+    }
+
+    #[inline(always)]
+    const fn check_bytes(self) -> usize {
+        (self.check & !IN_SLOTS) as usize
     }
 
     /// The value that a payload is, unless it is a name.
     #[inline(always)]
     pub(crate) fn value_in(self, payload: u64) -> Option<u64> {
-        (self.in_slots && payload >> NAME_SHIFT != NAME >> NAME_SHIFT).then_some(payload)
+        (self.is_in_slots() && payload >> NAME_SHIFT != NAME >> NAME_SHIFT).then_some(payload)
     }
 
     /// The payload that these bytes are, which begin with an expiry, if they are one.
     pub(crate) fn payload_of(self, value: &[u8]) -> Option<u64> {
+        if !self.is_in_slots() || value.len() != self.value_bytes() {
+            return None;
+        }
         let (expiry, value) = value.split_first_chunk()?;
         let never = u64::from_le_bytes(*expiry) == NEVER;
-        if self.in_slots && never && value.len() + Expiring::BYTES == self.value_bytes() {
-            self.value_in(Type::word(value))
-        } else {
-            None
-        }
+        self.value_in(Type::word(value)).filter(|_| never)
     }
 
     /// The bytes of a value that a slot has, with its expiry, in the first bytes of these; none if it is longer than
@@ -194,7 +200,7 @@ impl Cell {
         let (own, rest) = cell.split_at_mut(self.key_bytes() - self.skip());
         own.copy_from_slice(&key[self.skip()..]);
         rest[..value.len()].copy_from_slice(value);
-        let check = self.check.into();
+        let check = self.check_bytes();
         let at = rest.len() - check;
         rest[at..].copy_from_slice(&(sum >> NAMED_BITS).to_le_bytes()[..check]);
         cell
@@ -203,21 +209,21 @@ impl Cell {
     /// The bits of a checksum that are kept.
     #[inline(always)]
     pub(crate) fn kept(self, sum: u64) -> u64 {
-        let named = if self.in_slots { !0x7fff } else { !0 };
-        sum & named & !(u64::MAX << (NAMED_BITS + 8 * u32::from(self.check)))
+        let named = if self.is_in_slots() { !0x7fff } else { !0 };
+        sum & named & !(u64::MAX << (NAMED_BITS + 8 * self.check_bytes() as u32))
     }
 
     /// The same of a cell with this name and last word.
     #[inline(always)]
     pub(crate) fn kept_by(self, name: u64, last: u64) -> u64 {
-        let check = last.checked_shr(64 - 8 * u32::from(self.check)).unwrap_or(0);
-        let named = if self.in_slots { 0 } else { name >> NAME_SHIFT & 0x7fff };
+        let check = last.checked_shr(64 - 8 * self.check_bytes() as u32).unwrap_or(0);
+        let named = if self.is_in_slots() { 0 } else { name >> NAME_SHIFT & 0x7fff };
         named | (name >> 1 & 3) << 15 | check << NAMED_BITS
     }
 
     /// The name of the cell at `off` with this checksum.
     pub(crate) fn name(self, off: u64, sum: u64) -> u64 {
-        let named = if self.in_slots { NAME } else { (sum & 0x7fff) << NAME_SHIFT };
+        let named = if self.is_in_slots() { NAME } else { (sum & 0x7fff) << NAME_SHIFT };
         off | CELL | (sum >> 15 & 3) << 1 | named
     }
 }
@@ -234,7 +240,8 @@ mod tests {
 
     #[test]
     fn sizes_are_as_small_and_as_straight_as_they_can_be() {
-        let bytes = |key, value| Cell::of(key, value, 0).map(|cell| (cell.bytes, cell.check));
+        let bytes =
+            |key, value| Cell::of(key, value, 0).map(|cell| (cell.bytes, cell.check_bytes()));
         let digest = Type::Array;
         assert_eq!(bytes(digest(16), Type::U64), Some((32, 4)));
         assert_eq!(bytes(digest(16), Type::U128), Some((32, 4)));
@@ -259,9 +266,9 @@ mod tests {
                     let content = (key + value) as usize;
                     assert!(cell.bytes() as usize <= content + MORE_MAX, "{key} {value}");
                     assert!((BYTES_MIN..=BYTES_MAX).contains(&cell.bytes.into()));
-                    let stored = content - cell.skip() + usize::from(cell.check);
+                    let stored = content - cell.skip() + cell.check_bytes();
                     assert!(cell.bytes.is_multiple_of(8) && stored <= cell.bytes.into());
-                    assert!(cell.check == 4 || LINE_BYTES.is_multiple_of(cell.bytes()));
+                    assert!(cell.check_bytes() == 4 || LINE_BYTES.is_multiple_of(cell.bytes()));
                 }
             }
         }
@@ -271,7 +278,7 @@ mod tests {
     fn checksums_come_back() {
         let sum = 0x0123_4567_89ab_cdef;
         let word = Cell::of(Type::U64, Type::Expiring(Expiring::of(Type::U64)), 0).unwrap();
-        assert!(word.in_slots);
+        assert!(word.is_in_slots());
         for (key, value) in [(32, 8), (32, 32), (31, 8), (20, 16)] {
             let cell = Cell::of(Type::Array(key), Type::Array(value), 0).unwrap();
             let mut room = [0; BYTES_MAX];

@@ -96,6 +96,10 @@ impl<'a> Edit<'a> {
             again: None,
         };
         if let Some(draft) = draft {
+            if let Some(payload) = engine.records.payload_of(&draft) {
+                (edit.draft, edit.name) = (Some((draft, 0)), payload);
+                return Ok(edit);
+            }
             let off = match engine.records.alloc(&draft)? {
                 Some(off) => off,
                 None => {
@@ -206,11 +210,15 @@ impl<'a> Edit<'a> {
                 let key_hash = engine.records.hashes.key(self.key);
                 let (key, value) = (self.key, room.get_or_init(|| value));
                 let draft = Draft { key_hash, key, value, next: 0 };
-                let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                let off = self.alloc(&draft)?.ok_or_else(none)?;
-                self.draft = Some((draft, off));
-                self.is_not_at(found.as_ref())?;
-                self.name = engine.records.write(off, &draft)?;
+                if let Some(payload) = engine.records.payload_of(&draft) {
+                    (self.draft, self.name) = (Some((draft, 0)), payload);
+                } else {
+                    let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
+                    let off = self.alloc(&draft)?.ok_or_else(none)?;
+                    self.draft = Some((draft, off));
+                    self.is_not_at(found.as_ref())?;
+                    self.name = engine.records.write(off, &draft)?;
+                }
                 match found {
                     Some(record) => self.replace(&record),
                     None => self.absent(head),

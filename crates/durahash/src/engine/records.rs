@@ -97,15 +97,20 @@ impl Records {
             .is_some_and(|cell| cell.value_in(payload).and_then(|v| cell.bytes_of(v)).is_some())
     }
 
+    /// The payload that a draft is, where its slot has the value.
+    #[inline(always)]
+    pub(crate) fn payload_of(&self, draft: &Draft<'_>) -> Option<u64> {
+        self.cell.and_then(|cell| cell.payload_of(draft.value))
+    }
+
     /// True if a payload is the name of a record that has a next one.
     pub(crate) fn is_chained(&self, payload: u64) -> bool {
         is_chained(payload) && self.value_in(payload).is_none()
     }
 
-    /// Takes a block for a draft, as [`Store::alloc`]; 0 for one that its slot has.
+    /// Takes a block for a draft, as [`Store::alloc`].
     pub(crate) fn alloc(&self, draft: &Draft<'_>) -> Result<Option<u64>> {
         match self.cell_of(draft) {
-            Some(cell) if cell.payload_of(draft.value).is_some() => Ok(Some(0)),
             Some(cell) => self.store.alloc_cell(cell.bytes()),
             None => self.store.alloc(draft.bytes()),
         }
@@ -129,9 +134,6 @@ impl Records {
                 "an entry has other lengths than the types of its map",
                 off,
             ));
-        }
-        if let Some(payload) = cell.payload_of(draft.value) {
-            return Ok(payload);
         }
         let sum = self.hashes.cell_checksum(draft.key_hash, draft.value);
         let mut room = [0; cell::BYTES_MAX];

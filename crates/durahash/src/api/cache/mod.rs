@@ -70,8 +70,8 @@ use crate::index::Finding;
 /// copy, made by a close, and once a second while entries expire. So a clock that is set back revives nothing; but for what expired in the last
 /// second before a kill. Without the sweep's thread it is [`step`](Cache::step) that stores the time, where half a second went by since. While a machine sleeps, the time of an open cache stands still.
 ///
-/// **Space.** Where key and value are words, an entry that does not expire takes a slot, as in a `Map`; nothing verifies
-/// it. Any other value has a word more in front of it. Values of up to 56 bytes beside keys of up to 64, both of fixed
+/// **Space.** Where key and value are words, an entry that does not expire takes a slot, as in a `Map`, and is verified as
+/// there. Any other value has a word more in front of it. Values of up to 56 bytes beside keys of up to 64, both of fixed
 /// size, lie in cells of one line, as a rule. The pool has a second map, with `.cache` behind the
 /// name of the cache, which no other map may have. [`Pool::remove`](crate::Pool::remove) removes both; a cache is not renamed.
 ///

@@ -57,12 +57,15 @@ fn with_tag(word: u64, tag: u16) -> u64 {
     counts & !(other + all(0x7fff)) & all(0x8000)
 }
 
-/// The first counter of a row that counts so much.
-fn with_count(row: u128, count: u16) -> Option<u32> {
-    let all = |counter: u16| u128::from(all(counter)) << 64 | u128::from(all(counter));
-    let others = ((row & all(COUNT)) ^ all(count)) + all(0x7fff);
-    let found = !others & all(0x8000);
-    (found != 0).then(|| found.trailing_zeros() / 16)
+/// The first counter of a row that counts least.
+fn least(row: u128) -> u32 {
+    let mut left = u128::from(all(1)) << 64 | u128::from(all(1));
+    // By each bit of a count, from the highest on: of those that are left, the ones where it is 0, if there are any.
+    for bit in (0..COUNT.count_ones()).rev() {
+        let zero = left & !(row >> bit);
+        left = if zero == 0 { left } else { zero };
+    }
+    left.trailing_zeros() / 16
 }
 
 impl Row {
@@ -107,7 +110,7 @@ impl Row {
         let sum = (words[0] ^ words[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = ((sum >> 40 ^ hash >> 53) % COUNTERS as u64) as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
-        let least = (0..COUNT).find_map(|count| with_count(row, count)).unwrap_or(0);
+        let least = least(row);
         let i = (first + least) as usize % COUNTERS;
         let old = (row >> (least * 16)) as u16;
         self.set(i, old, if old & COUNT <= 1 { tag(hash) | used | 1 } else { old - 1 });

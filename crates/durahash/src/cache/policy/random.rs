@@ -24,7 +24,7 @@ impl Queues for Random {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ self.state >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let index = (u128::from(mixed) * self.entries.len() as u128) >> 64;
-        Some(self.entries.swap_remove(index as usize))
+        self.entries.swap_remove(index as usize)
     }
 
     fn len(&self) -> usize {
