@@ -124,7 +124,10 @@ impl Table for Expiring {
     }
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        self.0.iter().try_for_each(|pair| Ok(out.push(pair?)))
+        for pair in &self.0 {
+            out.push(pair?);
+        }
+        Ok(())
     }
 
     fn count(&self) -> Result<u64> {
@@ -274,7 +277,10 @@ impl Table for Aside {
     }
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        self.map.iter().try_for_each(|pair| Ok(out.push(pair?)))
+        for pair in &self.map {
+            out.push(pair?);
+        }
+        Ok(())
     }
 
     fn count(&self) -> Result<u64> {
