@@ -280,7 +280,7 @@ mod tests {
         let word = Cell::of(Type::U64, Type::Expiring(Expiring::of(Type::U64)), 0).unwrap();
         assert!(word.is_in_slots());
         let narrow = Cell::of(Type::U16, Type::Expiring(Expiring::of(Type::U64)), 0).unwrap();
-        assert!(narrow.check() == 0 && !narrow.is_in_slots());
+        assert!(narrow.check_bytes() == 0 && !narrow.is_in_slots());
         for (key, value) in [(32, 8), (32, 32), (31, 8), (20, 16)] {
             let cell = Cell::of(Type::Array(key), Type::Array(value), 0).unwrap();
             let mut room = [0; BYTES_MAX];
