@@ -176,6 +176,11 @@ impl<F: Fabric> Core<F> {
         tick_ns.saturating_mul(times).min(tick_ns.max(IDLE_NS)).min(quarter)
     }
 
+    /// When the last tick ended that did not fail, or this client registered.
+    pub(crate) fn ticked_ns(&self) -> u64 {
+        self.epochs.borrow().ticked_ns
+    }
+
     /// Times that an idle client may wait longer between two ticks: the nodes serve as few ticks of more clients as of
     /// [`CROWD`].
     pub(crate) fn crowd(&self) -> u64 {
