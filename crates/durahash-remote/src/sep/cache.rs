@@ -5,12 +5,14 @@
 //! repeats after 65,536 merges at the earliest, so segments that were not confirmed for
 //! [`FORGET_EPOCHS`] epochs are dropped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use crate::planted::{Fault, planted};
+
 use super::fptable::FpTable;
-use super::layout::{Entry, Ref, Suffix, WordA, suffix};
-use super::options::Technique;
+use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
+use super::options::{Options, Technique};
 
 /// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -71,6 +73,23 @@ pub(super) struct CachedEntry {
     pub(super) fp2: Option<u8>,
 }
 
+/// A MainSegment as this client has written it.
+#[derive(Clone, Debug)]
+pub(super) struct Main {
+    pub(super) items: Vec<Item>,
+    /// As in its header.
+    pub(super) mark: u64,
+}
+
+impl Main {
+    /// Its entries that may be of a key with this fp and fp2.
+    pub(super) fn matching(&self, fp: u8, fp2: u8) -> impl Iterator<Item = Entry> {
+        let from = self.items.partition_point(|item| item.entry.fp() < fp);
+        let same = self.items[from..].iter().take_while(move |item| item.entry.fp() == fp);
+        same.filter(move |item| item.fp2 == fp2).map(|item| item.entry)
+    }
+}
+
 /// The contents of a segment under one word A.
 #[derive(Debug)]
 struct View {
@@ -82,11 +101,14 @@ struct View {
     /// The first one that none wants that is under way, if each gets the one after that of the append before.
     wanted: u32,
     table: Option<Rc<FpTable>>,
+    main: Option<Rc<Main>>,
     /// Entries that were appended between the last two looks.
     grown: u32,
     confirmed: u64,
     /// This client has merged it, and so knows that no entry was live then.
     began_empty: bool,
+    /// The words of all entries then, unless an append of this client has met others.
+    olds: Vec<u64>,
     /// An operation of this client merges it.
     merging: bool,
 }
@@ -99,9 +121,11 @@ impl View {
             next: 0,
             wanted: 0,
             table: None,
+            main: None,
             grown: 0,
             confirmed: epoch,
             began_empty: false,
+            olds: Vec::new(),
             merging: false,
         }
     }
@@ -125,18 +149,28 @@ pub(super) struct Snapshot {
     /// Entries to read from there on.
     pub(super) window: u32,
     pub(super) table: Option<Rc<FpTable>>,
+    pub(super) main: Option<Rc<Main>>,
 }
+
+/// The contents of a segment.
+type Whole = (Suffix, Vec<(Entry, Option<u8>)>, Rc<Main>);
 
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) directory: Directory,
     segments: HashMap<Ref, Segment>,
     without: Option<Technique>,
+    /// Segments whose MainSegments are kept, the one that was written last at the end, and how many entries these have
+    /// at most.
+    kept: VecDeque<Ref>,
+    kept_max: usize,
 }
 
 impl Cache {
-    pub(super) fn new(directory: Directory, without: Option<Technique>) -> Self {
-        Cache { directory, segments: HashMap::new(), without }
+    pub(super) fn new(directory: Directory, options: &Options) -> Self {
+        let without = options.without;
+        let kept_max = if without.is_none() { options.kept_entries as usize } else { 0 };
+        Cache { directory, segments: HashMap::new(), without, kept: VecDeque::new(), kept_max }
     }
 
     /// The cached state of `cur`, unless it was not confirmed for long.
@@ -155,6 +189,7 @@ impl Cache {
             offset,
             window: window.min(entries - offset),
             table: view.table.clone(),
+            main: view.main.clone(),
         })
     }
 
@@ -188,9 +223,18 @@ impl Cache {
         }
     }
 
-    /// This client appended `entry` at `idx`.
-    pub(super) fn appended(&mut self, cur: Ref, a: WordA, idx: u32, entry: Entry, fp2: u8) {
+    /// This client appended `entry` at `idx`, and so word A was `a`.
+    pub(super) fn appended(
+        &mut self,
+        cur: Ref,
+        a: WordA,
+        idx: u32,
+        entry: Entry,
+        fp2: u8,
+        epoch: u64,
+    ) {
         let Some(view) = self.view(cur, a) else { return };
+        view.confirmed = view.confirmed.max(epoch);
         if view.seen.len() == idx as usize {
             view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
         }
@@ -204,10 +248,32 @@ impl Cache {
         view.wanted - offset
     }
 
-    /// This client has merged `cur` to word A `a`: no entry was live then.
-    pub(super) fn emptied(&mut self, cur: Ref, a: WordA) {
+    /// This client has merged `cur` to word A `a`: no entry was live then, and these were their words.
+    pub(super) fn emptied(&mut self, cur: Ref, a: WordA, olds: Vec<u64>) {
         if let Some(view) = self.view(cur, a) {
-            view.began_empty = true;
+            (view.began_empty, view.olds) = (true, olds);
+        }
+    }
+
+    /// The entry to which the next append of this client goes, and its word, if the segment is as this client has emptied
+    /// it but for its own appends, and has the hash. Word A was confirmed an epoch before at most: until it has changed
+    /// 96 times, no word of an entry comes again.
+    pub(super) fn guess(&mut self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        let Segment { suffix: place, view, .. } = self.segments.get_mut(&cur)?;
+        let idx = view.next.max(view.seen.len() as u32);
+        let old = *view.olds.get(idx as usize)?;
+        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
+        if !is_fresh || self.without.is_some() || suffix(hash, view.a.depth()) != place.bits {
+            return None;
+        }
+        view.next = idx + 1;
+        Some((view.a, idx, old))
+    }
+
+    /// A guess was wrong.
+    pub(super) fn guess_no_more(&mut self, cur: Ref, a: WordA) {
+        if let Some(view) = self.view(cur, a) {
+            view.olds = Vec::new();
         }
     }
 
@@ -250,6 +316,42 @@ impl Cache {
         if let Some(view) = self.view(cur, a) {
             view.table = Some(table);
         }
+    }
+
+    fn main(&self, cur: Ref) -> Option<&Rc<Main>> {
+        self.segments.get(&cur)?.view.main.as_ref()
+    }
+
+    /// Entries that are kept.
+    pub(super) fn kept_len(&self) -> usize {
+        self.kept.iter().filter_map(|&cur| self.main(cur)).map(|main| main.items.len()).sum()
+    }
+
+    /// Keeps the MainSegment that this client has written, as far as there is room.
+    pub(super) fn keep(&mut self, cur: Ref, a: WordA, main: Main) {
+        let Some(view) = self.view(cur, a) else { return };
+        view.main = Some(Rc::new(main));
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|&other| other != cur && self.main(other).is_some());
+        kept.push_back(cur);
+        self.kept = kept;
+        while self.kept_len() > self.kept_max
+            && let Some(oldest) = self.kept.pop_front()
+            && let Some(segment) = self.segments.get_mut(&oldest)
+        {
+            segment.view.main = None;
+        }
+    }
+
+    /// The suffix, the entries, and the MainSegment, of a full segment that this client knows whole. Then that is not kept.
+    pub(super) fn take_whole(&mut self, cur: Ref, a: WordA, entries: u32) -> Option<Whole> {
+        let Segment { suffix, view, .. } = self.segments.get_mut(&cur)?;
+        if !view.a.is(a) || view.seen.len() != entries as usize {
+            return None;
+        }
+        let main = view.main.take()?;
+        let seen = view.seen.iter().map(|seen| (seen.entry, seen.fp2)).collect();
+        Some((*suffix, seen, main))
     }
 
     fn view(&mut self, cur: Ref, a: WordA) -> Option<&mut View> {

@@ -144,7 +144,7 @@ impl<F: Fabric> Core<F> {
             geometry,
             options,
             hash: ByteHash::new(seed),
-            cache: RefCell::new(Cache::new(directory, options.without)),
+            cache: RefCell::new(Cache::new(directory, &options)),
             space: RefCell::new(Space::new(geometry.nodes)),
             reclaim: RefCell::new(Reclaim::from(epochs.latest)),
             epochs: RefCell::new(epochs),

@@ -31,6 +31,7 @@ const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 1, 100),
     (&[OrderAssumed], crowded, 12, 100),
+    (&[TogetherAnywhere], ordered, 1, 300),
     (&[DecidedOnce], any, 2, 100),
     (&[OthersMerge], any, 14, 200),
     (&[TombstoneMerged], any, 1, 100),
@@ -56,6 +57,7 @@ const EPOCHS: &[Case] = &[
     (&[RowIsLatest], returning, 722, 1000),
     (&[RowsUnasked], any, 15, 500),
     (&[EpochOnce], joining, 1703, 2000),
+    (&[Narrow, GuessStale], guessing, 1, 2000),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
     (&[Narrow, Unflushed], turning, 736, 1000),
@@ -145,7 +147,13 @@ fn returning(plan: &mut Plan) {
     plan.chaos.stall_one_in = 0;
 }
 
-/// The same, with clients that stand still while they join, and others that do while they read.
+/// The same with two keys, over a fabric that orders swaps.
+fn guessing(plan: &mut Plan) {
+    returning(plan);
+    (plan.chaos.orders_swaps, plan.keys) = (true, 2);
+}
+
+/// Segments that turn often, with clients that stand still while they join, and others that do while they read.
 fn joining(plan: &mut Plan) {
     churning(plan);
     (plan.options.tick_ns, plan.options.chunk_bytes) = (10_000, 64);
@@ -265,6 +273,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], resting, 200),
         (&[], leased, 100),
         (&[Narrow], turning, 30),
+        (&[Narrow], guessing, 100),
         (&[Unfenced], leased, 100),
     ];
     for &(faults, shape, seeds) in shapes {
