@@ -456,13 +456,14 @@ impl<F: Fabric> Core<F> {
 
     /// The node for what a segment will name, where a swap of the segment may go together with it.
     pub(super) fn near(&self, cur: Ref) -> Option<u8> {
-        self.appends_together().then(|| cur.addr().node())
+        let near = self.appends_together() && !planted(Fault::TogetherAnywhere);
+        near.then(|| cur.addr().node())
     }
 
     /// Whether the fabric has a swap of the segment take effect after a write of this block that is posted with it.
     pub(super) fn go_together(&self, block: Ref, cur: Ref) -> bool {
-        let anywhere = planted(Fault::TogetherAnywhere);
-        self.near(cur).is_some_and(|node| node == block.addr().node() || anywhere)
+        let anywhere = planted(Fault::TogetherAnywhere) && self.appends_together();
+        anywhere || self.near(cur) == Some(block.addr().node())
     }
 
     /// Allocates a block for `bytes`, on the node `near`, else on that whose turn it is, or on any that has room: of this

@@ -16,12 +16,12 @@ type Shape = fn(&mut Plan);
 
 const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
-    (&[KnownByAddress], returning, 8, 100),
-    (&[ComparedLate], any, 7, 100),
-    (&[ZeroBuddy], splitting, 5, 500),
+    (&[KnownByAddress], returning, 1, 100),
+    (&[ComparedLate], any, 15, 100),
+    (&[ZeroBuddy], splitting, 110, 500),
     (&[OtherIsFree], staying, 37, 300),
-    (&[BehindFree], wide, 211, 300),
-    (&[WindowIsAll], wide, 17, 100),
+    (&[BehindFree], wide, 59, 300),
+    (&[WindowIsAll], wide, 43, 100),
     (&[OldestFirst], any, 2, 100),
     (&[TombstonePassed], any, 2, 100),
     (&[RangeBare, RangeUnchecked], large, 1, 5),
@@ -29,7 +29,7 @@ const LOOKS: &[Case] = &[
 
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
-    (&[SwapUnseen], any, 1, 100),
+    (&[SwapUnseen], any, 2, 100),
     (&[OrderAssumed], crowded, 12, 100),
     (&[TogetherAnywhere], ordered, 1, 300),
     (&[DecidedOnce], any, 2, 100),
@@ -37,46 +37,46 @@ const WRITES: &[Case] = &[
     (&[TombstoneMerged], any, 1, 100),
     (&[KeysUncompared], any, 1, 100),
     (&[HintOfAny], any, 1, 100),
-    (&[CommitWithMain], any, 2, 100),
+    (&[CommitWithMain], any, 16, 100),
 ];
 
 const SPLITS: &[Case] = &[
-    (&[SplitByHints], any, 189, 500),
+    (&[SplitByHints], any, 72, 500),
     (&[DepthBitsKept], any, 1, 100),
-    (&[BuddyWithHalves], splitting, 16, 200),
+    (&[BuddyWithHalves], splitting, 5, 200),
     (&[BuddyLast], any, 583, 1000),
-    (&[NotAdopted], any, 19, 100),
+    (&[NotAdopted], any, 20, 100),
     (&[LoserFrees], splitting, 48, 200),
-    (&[DoubledFirst], splitting, 22, 200),
-    (&[PendingOverlooked], splitting, 70, 500),
+    (&[DoubledFirst], splitting, 3, 200),
+    (&[PendingOverlooked], splitting, 71, 500),
 ];
 
 const EPOCHS: &[Case] = &[
     (&[ReusedAtOnce], any, 16, 200),
-    (&[TwoEpochs], churning, 781, 1000),
-    (&[RowIsLatest], returning, 722, 1000),
+    (&[TwoEpochs], churning, 706, 1000),
+    (&[RowIsLatest], returning, 194, 1000),
     (&[RowsUnasked], any, 15, 500),
-    (&[EpochOnce], joining, 1703, 2000),
-    (&[Narrow, GuessStale], guessing, 1, 2000),
+    (&[EpochOnce], joining, 1338, 2000),
+    (&[Narrow, GuessStale], guessing, 574, 2000),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
-    (&[Narrow, Unflushed], turning, 736, 1000),
-    (&[Narrow, TurnsUnwaited], turning, 129, 200),
+    (&[Narrow, Unflushed], turning, 36, 1000),
+    (&[Narrow, TurnsUnwaited], turning, 119, 200),
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 6, 100),
+    (&[RetiredUnfiltered], sweeping, 11, 100),
     (&[BagUnfiltered], sweeping, 1, 100),
-    (&[ClaimUnwaited], sweeping, 34, 500),
+    (&[ClaimUnwaited], sweeping, 63, 500),
 ];
 
 const RESTS: &[Case] =
-    &[(&[RestsHolding], resting, 12, 100), (&[WokenUnregistered], resting, 1, 500)];
+    &[(&[RestsHolding], resting, 36, 100), (&[WokenUnregistered], resting, 1, 500)];
 
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
-    (&[Unfenced, LeaseBefore, LeaseAfter], leased, 11, 300),
-    (&[Unfenced, BeatWhenSeen], leased, 5, 300),
+    (&[Unfenced, LeaseBefore, LeaseAfter], leased, 3, 300),
+    (&[Unfenced, BeatWhenSeen], leased, 88, 300),
 ];
 
 /// As they are drawn.
