@@ -31,7 +31,7 @@ pub struct Options {
     /// merges it, in ns; 20 µs by default. Over TCP it waits for as long as a merge's round trips take, if that is longer.
     pub wait_ns: u64,
     /// Of this client: the interval of its heartbeats, which also advance the epoch, in ns; 1 ms by default, at most a
-    /// quarter of the lease. A client takes up to twice as long where a tick takes a large part of it.
+    /// quarter of the lease.
     pub tick_ns: u64,
     /// Of this client: entries of MainSegments that it keeps, at most, of those that its merges wrote last; 65,536 by
     /// default (1 MiB), 0 with a technique turned off. What it looks up among them takes one round trip, and merges do not read them.

@@ -31,7 +31,7 @@ const WAITS: u32 = 4;
 /// Round trips of a merge.
 const MERGE_TRIPS: u64 = 5;
 /// The longest wait for another operation of this client that merges.
-const MERGING_NS: u64 = 100_000_000;
+const MERGING_NS: u64 = 1_000_000_000;
 
 /// What becomes of a key; see [`update`](crate::RemoteMap::update).
 #[derive(Clone, Debug, PartialEq, Eq)]

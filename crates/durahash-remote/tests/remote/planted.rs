@@ -16,11 +16,11 @@ type Shape = fn(&mut Plan);
 
 const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
-    (&[KnownByAddress], returning, 1, 100),
-    (&[ComparedLate], any, 15, 100),
-    (&[ZeroBuddy], splitting, 110, 500),
-    (&[OtherIsFree], staying, 37, 300),
-    (&[BehindFree], wide, 59, 300),
+    (&[KnownByAddress], returning, 2, 100),
+    (&[ComparedLate], any, 17, 100),
+    (&[ZeroBuddy], splitting, 121, 500),
+    (&[OtherIsFree], staying, 145, 300),
+    (&[BehindFree], wide, 83, 300),
     (&[WindowIsAll], wide, 43, 100),
     (&[OldestFirst], any, 2, 100),
     (&[TombstonePassed], any, 2, 100),
@@ -31,7 +31,7 @@ const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
     (&[OrderAssumed], crowded, 12, 100),
-    (&[TogetherAnywhere], ordered, 1, 300),
+    (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
     (&[OthersMerge], any, 14, 200),
     (&[TombstoneMerged], any, 1, 100),
@@ -43,12 +43,12 @@ const WRITES: &[Case] = &[
 const SPLITS: &[Case] = &[
     (&[SplitByHints], any, 72, 500),
     (&[DepthBitsKept], any, 1, 100),
-    (&[BuddyWithHalves], splitting, 5, 200),
+    (&[BuddyWithHalves], splitting, 13, 200),
     (&[BuddyLast], any, 583, 1000),
     (&[NotAdopted], any, 20, 100),
     (&[LoserFrees], splitting, 48, 200),
-    (&[DoubledFirst], splitting, 3, 200),
-    (&[PendingOverlooked], splitting, 71, 500),
+    (&[DoubledFirst], splitting, 23, 200),
+    (&[PendingOverlooked], splitting, 101, 500),
 ];
 
 const EPOCHS: &[Case] = &[
@@ -57,7 +57,7 @@ const EPOCHS: &[Case] = &[
     (&[RowIsLatest], returning, 194, 1000),
     (&[RowsUnasked], any, 15, 500),
     (&[EpochOnce], joining, 1338, 2000),
-    (&[Narrow, GuessStale], guessing, 574, 2000),
+    (&[Narrow, GuessStale], guessing, 191, 1000),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
     (&[Narrow, Unflushed], turning, 36, 1000),
@@ -65,18 +65,18 @@ const EPOCHS: &[Case] = &[
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 11, 100),
+    (&[RetiredUnfiltered], sweeping, 3, 100),
     (&[BagUnfiltered], sweeping, 1, 100),
-    (&[ClaimUnwaited], sweeping, 63, 500),
+    (&[ClaimUnwaited], sweeping, 26, 500),
 ];
 
 const RESTS: &[Case] =
-    &[(&[RestsHolding], resting, 36, 100), (&[WokenUnregistered], resting, 1, 500)];
+    &[(&[RestsHolding], resting, 1, 100), (&[WokenUnregistered], resting, 1, 500)];
 
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
     (&[Unfenced, LeaseBefore, LeaseAfter], leased, 3, 300),
-    (&[Unfenced, BeatWhenSeen], leased, 88, 300),
+    (&[Unfenced, BeatWhenSeen], leased, 75, 300),
 ];
 
 /// As they are drawn.
