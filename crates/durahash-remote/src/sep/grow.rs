@@ -54,7 +54,7 @@ const POPS: u32 = 8;
 /// Bytes of the directory read or written at once.
 const PIECE: u64 = 1 << 18;
 /// The longest wait for another coroutine that takes memory.
-const TAKING_NS: u64 = 10_000_000;
+const TAKING_NS: u64 = 1_000_000_000;
 
 /// A segment that was read whole.
 pub(super) struct Segment {
