@@ -44,6 +44,7 @@ use super::layout::{
 use super::options::Technique;
 use super::space::block_bytes;
 use super::verbs::Post;
+use super::write::MERGING_NS;
 
 /// Generations between two commits that wait until no operation is left from before the last one.
 const STRIDE: u16 = 32;
@@ -111,7 +112,7 @@ impl<F: Fabric> Core<F> {
                     if op.read_word(cur.addr()).await? != a.0 {
                         return Ok(());
                     }
-                    wait_ns = wait_ns.max(self.fabric.now_ns() - beat_ns);
+                    wait_ns = wait_ns.max((self.fabric.now_ns() - beat_ns).min(MERGING_NS));
                 }
                 continue;
             }

@@ -30,8 +30,9 @@ use super::verbs::Post;
 const WAITS: u32 = 4;
 /// Round trips of a merge.
 const MERGE_TRIPS: u64 = 5;
-/// The longest wait for another operation of this client that merges.
-const MERGING_NS: u64 = 1_000_000_000;
+/// The longest wait for another operation of this client that merges, and at a time for another client: what answered
+/// slowly may have stood still.
+pub(super) const MERGING_NS: u64 = 1_000_000_000;
 
 /// What becomes of a key; see [`update`](crate::RemoteMap::update).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -333,7 +334,8 @@ impl<F: Fabric> Core<F> {
             }
             if self.appends_together() {
                 // The nodes answer more slowly than an RDMA NIC, the more so the more clients merge the same.
-                wait_ns = wait_ns.max(MERGE_TRIPS * (self.fabric.now_ns() - asked_ns));
+                let merge_ns = MERGE_TRIPS * (self.fabric.now_ns() - asked_ns);
+                wait_ns = wait_ns.max(merge_ns.min(MERGING_NS));
             }
         }
         if planted(Fault::OthersMerge) {

@@ -4,6 +4,7 @@
 mod bounds;
 mod conditional;
 mod memory;
+mod ordered;
 mod table;
 
 use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
