@@ -228,6 +228,9 @@ impl<F: Fabric> Core<F> {
                 if !self.go_together(kv.at, sight.cur) {
                     op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
                 }
+                // Reserved only if the swap is posted at once. Another append that is under way to this entry wins.
+                op.admitted()?;
+                self.next_free(&sight, *idx, *idx + 1);
                 self.swap(&op, hash, &sight, *idx, frees[0], kv, &mut block).await
             };
             match written.await {

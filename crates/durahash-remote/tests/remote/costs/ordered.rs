@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use durahash_remote::fabric::{Chaos, Choice, Kind, Sim, SimClient, SimOptions, Stage};
+use durahash_remote::fabric::{Chaos, Choice, Fabric, Kind, Sim, SimClient, SimOptions, Stage};
 use durahash_remote::{RemoteMap, Result};
 
 use super::{key, small};
@@ -23,6 +23,35 @@ fn done<T: 'static>(
     let task = sim.spawn(client, f);
     sim.run();
     task.take().expect("the task ends").unwrap()
+}
+
+/// A put that begins while a conditional operation writes takes the next entry.
+#[test]
+fn a_conditional_operation_has_its_entry_alone() {
+    let sim = ordered();
+    let a = sim.client().unwrap();
+    let client = a.clone();
+    let map = done(&sim, &a, async move {
+        let map = RemoteMap::create(client, small()).await?;
+        // The last one fills the segment, and merges it.
+        for i in 0..16 {
+            map.put(&key(i), b"").await?;
+        }
+        Ok(map)
+    });
+    let (adding, swaps, client) = (map.clone(), map.counts().swaps, a.clone());
+    let added = sim.spawn(&a, async move { adding.fetch_add(b"n", 1).await });
+    let trips = done(&sim, &a, async move {
+        while map.counts().swaps == swaps {
+            client.sleep_ns(100).await;
+        }
+        map.put(&key(16), b"").await?;
+        assert_eq!(map.stats().conflicts, 0);
+        let before = map.counts().round_trips;
+        map.put(&key(17), b"").await?;
+        Ok(map.counts().round_trips - before)
+    });
+    assert_eq!((added.take().unwrap().unwrap(), trips), (0, 1));
 }
 
 /// The client that filled a segment has died, and another one that waits for it to merge stands still meanwhile.
