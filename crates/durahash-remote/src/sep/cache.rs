@@ -205,6 +205,11 @@ impl Cache {
         self.segments.insert(cur, Segment { suffix, buddies, view: View::new(a, epoch) });
     }
 
+    /// Whether the cached contents of a segment are those under word A `a`.
+    pub(super) fn is_of(&self, cur: Ref, a: WordA) -> bool {
+        self.segments.get(&cur).is_some_and(|segment| segment.view.a.is(a))
+    }
+
     /// Drops the contents of a segment whose word A has changed.
     pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
         if let Some(segment) = self.segments.get_mut(&cur) {

@@ -150,8 +150,12 @@ impl<F: Fabric> Core<F> {
                     }
                     if !seen.a.is(known_a) {
                         self.sound(cur, seen.a)?;
-                        self.stats.borrow_mut().turns += 1;
-                        self.cache.borrow_mut().turn(cur, seen.a, op.tag);
+                        let mut cache = self.cache.borrow_mut();
+                        // Another operation of this client may have seen the same, or made it.
+                        if !cache.is_of(cur, seen.a) {
+                            self.stats.borrow_mut().turns += 1;
+                            cache.turn(cur, seen.a, op.tag);
+                        }
                         if planted(Fault::ComparedLate) {
                             continue;
                         }

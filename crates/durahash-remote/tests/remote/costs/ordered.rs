@@ -25,6 +25,25 @@ fn done<T: 'static>(
     task.take().expect("the task ends").unwrap()
 }
 
+/// What one operation has merged is not another client's merge to the others, but where its answer is overtaken.
+#[test]
+fn merges_of_a_client_are_known_to_its_other_operations() {
+    let sim = ordered();
+    let a = sim.client().unwrap();
+    let stats = done(&sim, &a.clone(), async move {
+        let mut options = small();
+        (options.first_depth, options.main_entries) = (2, 1024);
+        let map = RemoteMap::create(a, options).await?;
+        let pairs: Vec<_> = (0..512).map(|i| (key(i), vec![0; 32])).collect();
+        for pairs in [&pairs[..]; 4].concat().chunks(64) {
+            map.put_many(pairs).await?;
+            map.tick().await?;
+        }
+        Ok(map.stats())
+    });
+    assert!(stats.merges > 100 && stats.turns * 10 < stats.merges, "{stats:?}");
+}
+
 /// A put that begins while a conditional operation writes takes the next entry.
 #[test]
 fn a_conditional_operation_has_its_entry_alone() {
