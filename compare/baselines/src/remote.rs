@@ -56,6 +56,8 @@ const BATCHED: &str = "race, batched moves";
 fn sep() -> durahash_remote::Options {
     let mut options = durahash_remote::Options::default();
     options.max_clients = 160;
+    // As in the paper, a client remembers no MainSegment.
+    options.kept_entries = 0;
     options
 }
 

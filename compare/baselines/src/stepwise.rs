@@ -124,7 +124,12 @@ impl<F: Fabric> Fabric for Stepwise<F> {
         fn row() -> u32;
         fn max_clients() -> u32;
         fn lease_ns() -> Option<u64>;
-        fn orders_swaps() -> bool;
+    }
+
+    fn orders_swaps(&self) -> bool {
+        // Else what is posted waits first, and other coroutines may overtake it.
+        let at_once = self.awaited != Awaited::Blocks && self.computing == Computing::NONE;
+        at_once && self.client.orders_swaps()
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {

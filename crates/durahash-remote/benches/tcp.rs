@@ -290,15 +290,15 @@ fn pair(key: u64) -> Pair {
 
 /// Operations a second, how many, nanoseconds of a processor, and of each operation or batch p50 and p99 in µs.
 fn measure(store: &mut impl Store, phase: &str) -> Result<String> {
-    let (own, of) = (number("client", 0), number("clients", 1));
+    let (own, of, keys) = (number("client", 0), number("clients", 1), keys());
     let limit = Duration::from_secs(number("seconds", 2));
     let (mix, mut drawn) = (WordMix::new(own), 0);
     let mut draw = |count| {
         let from = drawn;
         drawn += count;
-        (from..drawn).map(|i| pair(mix.mix(i) % keys())).collect::<Vec<_>>()
+        (from..drawn).map(|i| pair(mix.mix(i) % keys)).collect::<Vec<_>>()
     };
-    let mut loads = (own..keys()).step_by(of as usize).map(pair);
+    let mut loads = (own..keys).step_by(of as usize).map(pair);
     let (ns, start, mut ops, mut latencies) = (processor_ns("self"), Instant::now(), 0, Vec::new());
     if phase == "idle" {
         thread::sleep(limit);
@@ -318,8 +318,8 @@ fn measure(store: &mut impl Store, phase: &str) -> Result<String> {
         ops += pairs.len();
         let begin = Instant::now();
         if phase.starts_with("get") {
-            let keys: Vec<_> = pairs.into_iter().map(|pair| pair.0).collect();
-            assert!(store.have(&keys)?, "keys are looked up after a load");
+            let names: Vec<_> = pairs.into_iter().map(|pair| pair.0).collect();
+            assert!(store.have(&names)?, "keys are looked up after a load");
         } else {
             store.put(&pairs)?;
         }

@@ -98,7 +98,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
         T: Send + 'static,
         O: Future<Output = T> + 'static,
     {
-        answer(self.0.send(f).recv())
+        answer(self.0.wait(self.0.send(f)))
     }
 
     /// As [`RemoteMap::compare_set`].

@@ -319,6 +319,11 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(())
     }
 
+    /// When the last tick ended that did not fail, or this client registered.
+    pub(crate) fn ticked_ns(&self) -> u64 {
+        self.0.ticked_ns()
+    }
+
     /// Sleeps for so many ticks, at most for as long as an idle client in a crowd.
     pub(crate) async fn pause(&self, ticks: u64) {
         self.0.fabric.sleep_ns(self.0.tick_ns(ticks)).await;

@@ -42,6 +42,10 @@ durahash_media::listed! {
         SwapUnseen,
         /// Several appends of a client are under way in a segment although the fabric does not order their swaps.
         OrderAssumed,
+        /// What a swap publishes is posted with it, wherever it lies.
+        TogetherAnywhere,
+        /// An append without a look relies on what was seen long before.
+        GuessStale,
         /// A conditional operation whose swap failed appends what it had decided.
         DecidedOnce,
         /// Only the client that filled a segment merges it.

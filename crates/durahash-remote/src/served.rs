@@ -1,7 +1,9 @@
 //! A client with a thread of its own, which runs the operations that other threads and tasks send to it.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, process};
 
-use crate::executor::Executor;
+use crate::executor::{Executor, Patience};
 use crate::fabric::Fabric;
 use crate::map::RemoteMap;
 
@@ -53,6 +55,16 @@ pub(crate) struct Served<F: Fabric> {
     thread: Option<JoinHandle<()>>,
     /// Dropping this waits for the end of the thread.
     pub(crate) joins: bool,
+    /// Threads that wait for an answer.
+    waiting: AtomicUsize,
+}
+
+/// A thread that had to wait no longer than this looks for the next answer before it sleeps.
+const HOT: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// Of a thread that waits, and whether its last answer came soon.
+    static PATIENCE: (Patience, Cell<bool>) = Default::default();
 }
 
 impl<F: Fabric> Drop for Served<F> {
@@ -85,6 +97,21 @@ impl<F: Fabric + Send> Served<F> {
         drop(self.jobs.as_ref().map(|jobs| jobs.send(job)));
         self.waker.wake_by_ref();
         wait
+    }
+
+    /// Waits for the result on this thread. If it waits alone, it looks for the result before it sleeps: to be woken takes
+    /// as long as a round trip.
+    pub(crate) fn wait<T>(&self, wait: oneshot::Receiver<T>) -> Result<T, oneshot::RecvError> {
+        PATIENCE.with(|(patience, hot)| {
+            let begun = Instant::now();
+            if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 && hot.get() {
+                patience.look(None, || wait.has_message());
+            }
+            let answer = wait.recv();
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            hot.set(begun.elapsed() < HOT);
+            answer
+        })
     }
 }
 
@@ -146,7 +173,10 @@ fn ready<F: Fabric>(
     opened: Result<Result<Waker>, oneshot::RecvError>,
 ) -> Result<Served<F>> {
     match opened.expect("the thread tells whether the map is open") {
-        Ok(waker) => Ok(Served { jobs: Some(jobs), waker, thread: Some(thread), joins: false }),
+        Ok(waker) => {
+            let waiting = AtomicUsize::new(0);
+            Ok(Served { jobs: Some(jobs), waker, thread: Some(thread), joins: false, waiting })
+        }
         Err(error) => {
             // The row is free again when this returns.
             drop(thread.join());
@@ -155,12 +185,16 @@ fn ready<F: Fabric>(
     }
 }
 
-/// Ticks until the map is closed. A tick that fails may succeed the next time, which comes later each time.
+/// Ticks until the map is closed. A tick that fails may succeed the next time, which comes later each time, until one does.
 async fn show_life<F: Fabric>(map: RemoteMap<F>) {
-    let mut ticks = 1_u64;
+    let (mut ticks, mut ticked_ns) = (1_u64, map.ticked_ns());
     while let Err(error) = map.clone().service_if_busy(IDLE_TICKS).await {
         if matches!(error.kind(), ErrorKind::Evicted) {
             return;
+        }
+        let last_ns = map.ticked_ns();
+        if std::mem::replace(&mut ticked_ns, last_ns) != last_ns {
+            ticks = 1;
         }
         map.pause(ticks).await;
         ticks = ticks.saturating_mul(2);

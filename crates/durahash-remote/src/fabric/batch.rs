@@ -150,7 +150,7 @@ impl Batch {
 }
 
 impl Verb {
-    pub(super) fn check(&self, region_bytes: &impl Fn(u8) -> Option<u64>) -> Result<()> {
+    pub(crate) fn check(&self, region_bytes: &impl Fn(u8) -> Option<u64>) -> Result<()> {
         let (node, off, bytes) = (self.addr.node(), self.addr.off(), u64::from(self.len));
         let region_bytes = region_bytes(node);
         if region_bytes.and_then(|all| all.checked_sub(bytes)).is_none_or(|last| off > last) {

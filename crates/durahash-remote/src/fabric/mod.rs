@@ -107,8 +107,9 @@ pub trait Fabric: Clone + 'static {
     /// knows for certain which clients are dead, and evicts no others.
     fn lease_ns(&self) -> Option<u64>;
 
-    /// Whether the compare-and-swaps of this client to one node take effect in the order in which they were posted, and
-    /// none after one that did not. A batch is posted when its future is first polled.
+    /// Whether a compare-and-swap of this client takes effect after all its writes and compare-and-swaps to that node that
+    /// it posted before, and not unless all these did. A batch is posted when its future is first polled, and its verbs in
+    /// the order in which they were added. Writes that are not awaited do not count.
     fn orders_swaps(&self) -> bool {
         false
     }

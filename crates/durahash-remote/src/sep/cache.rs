@@ -5,12 +5,14 @@
 //! repeats after 65,536 merges at the earliest, so segments that were not confirmed for
 //! [`FORGET_EPOCHS`] epochs are dropped.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use crate::planted::{Fault, planted};
+
 use super::fptable::FpTable;
-use super::layout::{Entry, Ref, Suffix, WordA, suffix};
-use super::options::Technique;
+use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
+use super::options::{Options, Technique};
 
 /// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -71,22 +73,50 @@ pub(super) struct CachedEntry {
     pub(super) fp2: Option<u8>,
 }
 
+/// A MainSegment as this client has written it.
+#[derive(Clone, Debug)]
+pub(super) struct Main {
+    pub(super) items: Vec<Item>,
+    /// As in its header.
+    pub(super) mark: u64,
+}
+
+impl Main {
+    /// Entries that it counts for among those that are kept.
+    fn counted(&self) -> usize {
+        self.items.len().max(1)
+    }
+
+    /// Its entries that may be of a key with this fp and fp2.
+    pub(super) fn matching(&self, fp: u8, fp2: u8) -> impl Iterator<Item = Entry> {
+        let from = self.items.partition_point(|item| item.entry.fp() < fp);
+        let same = self.items[from..].iter().take_while(move |item| item.entry.fp() == fp);
+        same.filter(move |item| item.fp2 == fp2).map(|item| item.entry)
+    }
+}
+
 /// The contents of a segment under one word A.
 #[derive(Debug)]
 struct View {
     a: WordA,
     /// Its entries from the first one on. The offset to append at is their number, or more.
     seen: Vec<CachedEntry>,
+    /// Entries behind those that this client has appended: answers may come out of order.
+    ahead: BTreeMap<u32, CachedEntry>,
     /// The first entry that no append of this client is under way to.
     next: u32,
     /// The first one that none wants that is under way, if each gets the one after that of the append before.
     wanted: u32,
     table: Option<Rc<FpTable>>,
+    /// The MainSegment, if it is kept, and its number in the order of keeping.
+    main: Option<(u64, Rc<Main>)>,
     /// Entries that were appended between the last two looks.
     grown: u32,
     confirmed: u64,
     /// This client has merged it, and so knows that no entry was live then.
     began_empty: bool,
+    /// The words of all entries then, unless an append of this client has met others.
+    olds: Vec<u64>,
     /// An operation of this client merges it.
     merging: bool,
 }
@@ -96,13 +126,29 @@ impl View {
         View {
             a,
             seen: Vec::new(),
+            ahead: BTreeMap::new(),
             next: 0,
             wanted: 0,
             table: None,
+            main: None,
             grown: 0,
             confirmed: epoch,
             began_empty: false,
+            olds: Vec::new(),
             merging: false,
+        }
+    }
+
+    /// Moves entries from `ahead` as far as none is missing before them.
+    fn catch_up(&mut self) {
+        while let Some(first) = self.ahead.first_entry()
+            && *first.key() as usize <= self.seen.len()
+        {
+            let (idx, entry) = first.remove_entry();
+            match self.seen.get_mut(idx as usize) {
+                Some(seen) => *seen = entry,
+                None => self.seen.push(entry),
+            }
         }
     }
 }
@@ -125,18 +171,30 @@ pub(super) struct Snapshot {
     /// Entries to read from there on.
     pub(super) window: u32,
     pub(super) table: Option<Rc<FpTable>>,
+    pub(super) main: Option<Rc<Main>>,
 }
+
+/// The contents of a segment.
+type Whole = (Suffix, Vec<(Entry, Option<u8>)>, Rc<Main>);
 
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) directory: Directory,
     segments: HashMap<Ref, Segment>,
     without: Option<Technique>,
+    /// Segments whose MainSegments are kept, the one that was written last at the end.
+    kept: BTreeMap<u64, Ref>,
+    /// How many entries these have, an empty one counted as one, and may have.
+    kept_entries: usize,
+    kept_max: usize,
 }
 
 impl Cache {
-    pub(super) fn new(directory: Directory, without: Option<Technique>) -> Self {
-        Cache { directory, segments: HashMap::new(), without }
+    pub(super) fn new(directory: Directory, options: &Options) -> Self {
+        let without = options.without;
+        let kept_max = if without.is_none() { options.kept_entries as usize } else { 0 };
+        let (segments, kept) = (HashMap::new(), BTreeMap::new());
+        Cache { directory, segments, without, kept, kept_entries: 0, kept_max }
     }
 
     /// The cached state of `cur`, unless it was not confirmed for long.
@@ -155,6 +213,7 @@ impl Cache {
             offset,
             window: window.min(entries - offset),
             table: view.table.clone(),
+            main: view.main.as_ref().map(|(_, main)| Rc::clone(main)),
         })
     }
 
@@ -167,11 +226,18 @@ impl Cache {
         buddies: Vec<Ref>,
         epoch: u64,
     ) {
+        self.unkeep(cur);
         self.segments.insert(cur, Segment { suffix, buddies, view: View::new(a, epoch) });
+    }
+
+    /// Whether the cached contents of a segment are those under word A `a`.
+    pub(super) fn is_of(&self, cur: Ref, a: WordA) -> bool {
+        self.segments.get(&cur).is_some_and(|segment| segment.view.a.is(a))
     }
 
     /// Drops the contents of a segment whose word A has changed.
     pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
+        self.unkeep(cur);
         if let Some(segment) = self.segments.get_mut(&cur) {
             segment.view = View::new(a, epoch);
         }
@@ -185,15 +251,24 @@ impl Cache {
         if let Some(new) = known.checked_sub(offset as usize).and_then(|skip| entries.get(skip..)) {
             view.grown = new.len() as u32;
             view.seen.extend(new.iter().map(|&entry| CachedEntry { entry, fp2: None }));
+            view.catch_up();
         }
     }
 
-    /// This client appended `entry` at `idx`.
-    pub(super) fn appended(&mut self, cur: Ref, a: WordA, idx: u32, entry: Entry, fp2: u8) {
+    /// This client appended `entry` at `idx`, and so word A was `a`.
+    pub(super) fn appended(
+        &mut self,
+        cur: Ref,
+        a: WordA,
+        idx: u32,
+        entry: Entry,
+        fp2: u8,
+        epoch: u64,
+    ) {
         let Some(view) = self.view(cur, a) else { return };
-        if view.seen.len() == idx as usize {
-            view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
-        }
+        view.confirmed = view.confirmed.max(epoch);
+        view.ahead.insert(idx, CachedEntry { entry, fp2: Some(fp2) });
+        view.catch_up();
     }
 
     /// Another append looks at a cached segment: how many entries it must see behind the cached ones.
@@ -204,10 +279,32 @@ impl Cache {
         view.wanted - offset
     }
 
-    /// This client has merged `cur` to word A `a`: no entry was live then.
-    pub(super) fn emptied(&mut self, cur: Ref, a: WordA) {
+    /// This client has merged `cur` to word A `a`: no entry was live then, and these were their words.
+    pub(super) fn emptied(&mut self, cur: Ref, a: WordA, olds: Vec<u64>) {
         if let Some(view) = self.view(cur, a) {
-            view.began_empty = true;
+            (view.began_empty, view.olds) = (true, olds);
+        }
+    }
+
+    /// The entry to which the next append of this client goes, and its word, if the segment is as this client has emptied
+    /// it but for its own appends, and has the hash. Word A was confirmed an epoch before at most: until it has changed
+    /// 96 times, no word of an entry comes again.
+    pub(super) fn guess(&mut self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        let Segment { suffix: place, view, .. } = self.segments.get_mut(&cur)?;
+        let idx = view.next.max(view.seen.len() as u32);
+        let old = *view.olds.get(idx as usize)?;
+        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
+        if !is_fresh || self.without.is_some() || suffix(hash, view.a.depth()) != place.bits {
+            return None;
+        }
+        view.next = idx + 1;
+        Some((view.a, idx, old))
+    }
+
+    /// A guess was wrong.
+    pub(super) fn guess_no_more(&mut self, cur: Ref, a: WordA) {
+        if let Some(view) = self.view(cur, a) {
+            view.olds = Vec::new();
         }
     }
 
@@ -252,6 +349,45 @@ impl Cache {
         }
     }
 
+    /// Entries that are kept, an empty MainSegment counted as one.
+    pub(super) fn kept_len(&self) -> usize {
+        self.kept_entries
+    }
+
+    /// Keeps the MainSegment that this client has written, as far as there is room.
+    pub(super) fn keep(&mut self, cur: Ref, a: WordA, main: Main) {
+        self.unkeep(cur);
+        let number = self.kept.last_key_value().map_or(0, |(last, _)| last + 1);
+        let entries = main.counted();
+        let Some(view) = self.view(cur, a) else { return };
+        view.main = Some((number, Rc::new(main)));
+        self.kept.insert(number, cur);
+        self.kept_entries += entries;
+        while self.kept_entries > self.kept_max
+            && let Some((_, &oldest)) = self.kept.first_key_value()
+        {
+            self.unkeep(oldest);
+        }
+    }
+
+    /// Takes a MainSegment that was kept.
+    fn unkeep(&mut self, cur: Ref) -> Option<Rc<Main>> {
+        let (number, main) = self.segments.get_mut(&cur)?.view.main.take()?;
+        self.kept.remove(&number);
+        self.kept_entries -= main.counted();
+        Some(main)
+    }
+
+    /// The suffix, the entries, and the MainSegment, of a full segment that this client knows whole. Then that is not kept.
+    pub(super) fn take_whole(&mut self, cur: Ref, a: WordA, entries: u32) -> Option<Whole> {
+        let Segment { suffix, view, .. } = self.segments.get(&cur)?;
+        if !view.a.is(a) || view.seen.len() != entries as usize {
+            return None;
+        }
+        let seen = view.seen.iter().map(|seen| (seen.entry, seen.fp2)).collect();
+        Some((*suffix, seen, self.unkeep(cur)?))
+    }
+
     fn view(&mut self, cur: Ref, a: WordA) -> Option<&mut View> {
         self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a.is(a))
     }
@@ -290,5 +426,46 @@ impl Cache {
         let tables = self.segments.values().filter_map(|segment| segment.view.table.as_ref());
         let (bytes, count) = tables.fold((0, 0), |(sum, n), table| (sum + table.bytes(), n + 1));
         (self.segments.len(), bytes, count * 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(kept_entries: u32, segments: u64) -> Cache {
+        let mut options = Options::default();
+        options.kept_entries = kept_entries;
+        let cells = vec![Ref::from_word(1)];
+        let mut cache = Cache::new(Directory::new(0, cells).unwrap(), &options);
+        for cur in 0..segments {
+            let suffix = Suffix { bits: 0, made: 0 };
+            cache.meet(Ref::from_word(cur), WordA(1), suffix, Vec::new(), 0);
+        }
+        cache
+    }
+
+    #[test]
+    fn empty_mains_are_kept_as_few_as_others() {
+        let mut cache = cache(2, 3);
+        let kept = |cache: &Cache| {
+            [0, 1, 2].map(|cur| cache.snapshot(Ref::from_word(cur), 1, 0).unwrap().main.is_some())
+        };
+        for cur in [0, 1, 0, 2] {
+            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Vec::new(), mark: 0 });
+        }
+        assert_eq!((kept(&cache), cache.kept_len()), ([true, false, true], 2));
+        cache.turn(Ref::from_word(0), WordA(2), 0);
+        assert_eq!((kept(&cache), cache.kept_len()), ([false, false, true], 1));
+    }
+
+    #[test]
+    fn appends_that_are_answered_out_of_order_are_known() {
+        let mut cache = cache(0, 1);
+        let cur = Ref::from_word(0);
+        for (idx, known) in [(2, 0), (3, 0), (0, 1), (1, 4)] {
+            cache.appended(cur, WordA(1), idx, Entry(idx.into()), 0, 0);
+            assert_eq!(cache.snapshot(cur, 9, 0).unwrap().offset, known);
+        }
     }
 }

@@ -82,6 +82,8 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Bytes of the same tables without record points.
     pub plain_table_bytes: u64,
+    /// Entries of MainSegments that are kept, an empty one counted as one.
+    pub kept_entries: u64,
     /// Bytes of the cached directory.
     pub directory_bytes: u64,
     /// Bytes of unused parts of chunks, of free blocks, and of blocks that wait for their epoch.
@@ -102,6 +104,7 @@ impl<F: Fabric> Core<F> {
             known_segments: segments as u64,
             table_bytes: bytes as u64,
             plain_table_bytes: plain as u64,
+            kept_entries: cache.kept_len() as u64,
             directory_bytes: cache.directory.bytes() as u64,
             held_bytes: space.held(),
             ..*self.stats.borrow()

@@ -129,19 +129,31 @@ impl Frozen {
         }
         newer.sort_unstable_by_key(place);
         out.kept.reserve(newer.len() + self.main.len());
-        let mut newer = newer.into_iter().peekable();
-        for &item in &self.main {
+        let mut gone = Vec::new();
+        for (idx, item) in self.main.iter().enumerate() {
             let known = known(item.entry, Some(item.fp2));
             if known.is_some_and(|known| !seen.insert(&known.key)) {
                 out.dropped.push(item.entry);
-                continue;
+                gone.push(idx);
             }
-            while let Some(before) = newer.next_if(|newer| place(newer) < place(&item)) {
-                out.kept.push(before);
+        }
+        // Most entries stay side by side.
+        let (mut from, mut gone) = (0, gone.into_iter().peekable());
+        let mut keep_to = |kept: &mut Vec<Item>, to| {
+            while let Some(idx) = gone.next_if(|idx| *idx < to) {
+                kept.extend_from_slice(&self.main[from..idx]);
+                from = idx + 1;
             }
+            kept.extend_from_slice(&self.main[from..to]);
+            from = to;
+        };
+        let mut to = 0;
+        for item in newer {
+            to += self.main[to..].partition_point(|old| place(old) < place(&item));
+            keep_to(&mut out.kept, to);
             out.kept.push(item);
         }
-        out.kept.extend(newer);
+        keep_to(&mut out.kept, self.main.len());
         out
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! | Operation | Batch | What | If the client dies after it |
 //! |---|---|---|---|
-//! | merge, split | 1 | read CurSegment and the header of the MainSegment (the global epoch, where the next generation is divisible by 32) | |
+//! | merge, split | | where this client has written the MainSegment, and knows all entries behind it, batches 1 and 2 are not needed, unless the next generation is divisible by 32 | |
+//! | | 1 | read CurSegment and the header of the MainSegment (the global epoch, where the next generation is divisible by 32) | |
 //! | | 2 | read the MainSegment's entries (before it, the rest of a header with wide counts) | |
 //! | | 3 | read the keys that must be compared (the rest of long ones: once more) | |
 //! | merge | 4 | write the new MainSegment, and the hints that were missing | the new one is lost to a sweep |
@@ -31,6 +32,7 @@ use crate::fabric::{Addr, Batch, Fabric};
 use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
+use super::cache::Main;
 use super::epoch::Op;
 use super::fold::{Frozen, Keys, KnownKey, divide};
 use super::fptable::FpTable;
@@ -42,6 +44,7 @@ use super::layout::{
 use super::options::Technique;
 use super::space::block_bytes;
 use super::verbs::Post;
+use super::write::MERGING_NS;
 
 /// Generations between two commits that wait until no operation is left from before the last one.
 const STRIDE: u16 = 32;
@@ -52,7 +55,7 @@ const POPS: u32 = 8;
 /// Bytes of the directory read or written at once.
 const PIECE: u64 = 1 << 18;
 /// The longest wait for another coroutine that takes memory.
-const TAKING_NS: u64 = 10_000_000;
+const TAKING_NS: u64 = 1_000_000_000;
 
 /// A segment that was read whole.
 pub(super) struct Segment {
@@ -76,7 +79,12 @@ impl<F: Fabric> Core<F> {
         let turning = a.generation().wrapping_add(1).is_multiple_of(stride);
         let began_ns = self.fabric.now_ns();
         loop {
-            let full = self.read_segment(op, cur, a, Some(turning)).await?;
+            let known = self.known_segment(cur, a).filter(|_| !turning);
+            let is_known = known.is_some();
+            let full = match known {
+                None => self.read_segment(op, cur, a, Some(turning)).await?,
+                known => known,
+            };
             let full = full.filter(|full| full.frozen.cur.len() as u32 == self.geometry.cur);
             let Some(full) = full else { return Ok(()) };
             if turning
@@ -85,12 +93,26 @@ impl<F: Fabric> Core<F> {
                 && full.epoch < full.header.mark + 2
             {
                 // An operation may be under way since the last such generation. The wait holds no epoch.
-                self.stats.borrow_mut().waits += 1;
-                op.wait(self.options.wait_ns).await;
-                self.epochs.borrow_mut().hurry();
-                self.beat(false).await?;
-                if self.fabric.now_ns() - began_ns >= self.patience_ns() {
-                    return Err(self.held_back());
+                let mut wait_ns = self.options.wait_ns;
+                loop {
+                    self.stats.borrow_mut().waits += 1;
+                    op.wait(wait_ns).await;
+                    self.epochs.borrow_mut().hurry();
+                    let beat_ns = self.fabric.now_ns();
+                    self.beat(false).await?;
+                    if self.fabric.now_ns() - began_ns >= self.patience_ns() {
+                        return Err(self.held_back());
+                    }
+                    // Over TCP it reads the segment again only when that is of use: many may wait, and keep each other's
+                    // ticks from the node.
+                    let is_early = self.epochs.borrow().latest < full.header.mark + 2;
+                    if !self.appends_together() || !is_early {
+                        break;
+                    }
+                    if op.read_word(cur.addr()).await? != a.0 {
+                        return Ok(());
+                    }
+                    wait_ns = wait_ns.max((self.fabric.now_ns() - beat_ns).min(MERGING_NS));
                 }
                 continue;
             }
@@ -105,12 +127,14 @@ impl<F: Fabric> Core<F> {
             let dep_tells = a.depth() % 4 != 3 && self.options.without != Some(Technique::Depths);
             let keys = self.keys(op, &full.frozen, splits && !dep_tells).await?;
             let folded = full.frozen.fold(&keys);
-            let hints = missing_hints(&full.frozen, &keys);
+            // Those that this client knows may not be there.
+            let hints = hints(&full.frozen, &keys, is_known);
+            let olds = full.frozen.cur.iter().map(|(entry, _)| entry.0).collect();
             let committed = if splits {
                 let halves = divide(&folded.kept, a.depth(), &keys);
-                self.commit_split(op, cur, a, full.suffix, halves, mark, &hints).await?
+                self.commit_split(op, cur, a, full.suffix, halves, mark, &hints, olds).await?
             } else {
-                self.commit_merge(op, cur, a, &folded.kept, mark, &hints).await?
+                self.commit_merge(op, cur, a, folded.kept, mark, &hints, olds).await?
             };
             if committed {
                 self.retire(op, a.main(), main_bytes(full.header.len as usize));
@@ -133,6 +157,16 @@ impl<F: Fabric> Core<F> {
             return space.put(block, bytes);
         }
         space.retire(op.tag, block, bytes);
+    }
+
+    /// A full segment that this client knows whole, as it has written the MainSegment.
+    fn known_segment(&self, cur: Ref, a: WordA) -> Option<Segment> {
+        let mut cache = self.cache.borrow_mut();
+        let (suffix, entries, main) = cache.take_whole(cur, a, self.geometry.cur)?;
+        let Main { items, mark } = Rc::unwrap_or_clone(main);
+        let header = MainHeader { len: items.len() as u32, mark, counts: Vec::new() };
+        let frozen = Frozen { cur: entries, main: items };
+        Some(Segment { cur, a, suffix, pending: Ref::NONE, header, frozen, epoch: 0 })
     }
 
     /// Batches 1 and 2; `None` if word A is not `a` any more, or was not all the time. For a merge, `turning`
@@ -220,42 +254,52 @@ impl<F: Fabric> Core<F> {
     }
 
     fn write_hints(&self, batch: &mut Batch, cur: Ref, a: WordA, hints: &[(u32, u8)]) {
-        for &(idx, fp2) in hints {
-            let at = cur.addr().add(self.geometry.hint_off(idx));
-            batch.write(at, &[hint_generation(a.generation()), fp2]);
+        for run in hints.chunk_by(|hint, next| hint.0 + 1 == next.0) {
+            let at = cur.addr().add(self.geometry.hint_off(run[0].0));
+            let bytes = run.iter().flat_map(|&(_, fp2)| [hint_generation(a.generation()), fp2]);
+            batch.write(at, &bytes.collect::<Vec<_>>());
         }
     }
 
-    /// Posts the blocks that the next swap will name, and returns the batch for that swap.
-    async fn complete(&self, op: &Op<'_, F>, batch: Batch, not_if: Fault) -> Result<Batch> {
-        if planted(not_if) {
+    /// Posts the blocks that the next swap will name, unless they go `together`, and returns the batch for that swap.
+    async fn complete(
+        &self,
+        op: &Op<'_, F>,
+        batch: Batch,
+        together: bool,
+        not_if: Fault,
+    ) -> Result<Batch> {
+        if together || planted(not_if) {
             return Ok(batch);
         }
         op.send(batch).await?;
         Ok(Batch::new())
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what a merge is made of")]
     async fn commit_merge(
         &self,
         op: &Op<'_, F>,
         cur: Ref,
         a: WordA,
-        kept: &[Item],
+        kept: Vec<Item>,
         mark: u64,
         hints: &[(u32, u8)],
+        olds: Vec<u64>,
     ) -> Result<bool> {
         // At the maximum depth only; the segment stays full, and is read.
         if kept.len() as u64 > MAIN_ENTRIES_MAX {
             let limit = Limit::Design("a segment of the largest depth is full");
             return Err(Error::full((kept.len() * ITEM_BYTES) as u64, limit));
         }
-        let bytes = main_segment(kept, mark);
+        let bytes = main_segment(&kept, mark);
         let taken = block_bytes(bytes.len());
-        let main = self.allocate(op, bytes.len()).await?;
+        let main = self.allocate(op, self.near(cur), bytes.len()).await?;
         let mut batch = Batch::new();
         batch.write(main.addr(), &bytes);
         self.write_hints(&mut batch, cur, a, hints);
-        let mut batch = self.complete(op, batch, Fault::CommitWithMain).await?;
+        let together = self.go_together(main, cur);
+        let mut batch = self.complete(op, batch, together, Fault::CommitWithMain).await?;
         let new = a.merged(main);
         let swap = batch.compare_swap(cur.addr(), a.0, new.0);
         if op.send(batch).await?.word(swap) != a.0 {
@@ -263,18 +307,19 @@ impl<F: Fabric> Core<F> {
             return Ok(false);
         }
         self.stats.borrow_mut().merges += 1;
-        self.turned(op, cur, new, kept);
+        self.turned(op, cur, new, Main { items: kept, mark }, olds);
         Ok(true)
     }
 
     /// Updates the cache after this client has turned the segment to its next generation.
-    fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, kept: &[Item]) {
+    fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, main: Main, olds: Vec<u64>) {
         let mut cache = self.cache.borrow_mut();
         cache.turn(cur, new, op.tag);
         if self.appends_together() {
-            cache.emptied(cur, new);
+            cache.emptied(cur, new, olds);
         }
-        cache.set_table(cur, new, Rc::new(FpTable::new(&counts_of(kept))));
+        cache.set_table(cur, new, Rc::new(FpTable::new(&counts_of(&main.items))));
+        cache.keep(cur, new, main);
     }
 
     #[allow(clippy::too_many_arguments, reason = "what a split is made of")]
@@ -287,6 +332,7 @@ impl<F: Fabric> Core<F> {
         [lower, upper]: [Vec<Item>; 2],
         mark: u64,
         hints: &[(u32, u8)],
+        olds: Vec<u64>,
     ) -> Result<bool> {
         let depth = a.depth();
         let lower_bytes = main_segment(&lower, mark);
@@ -294,7 +340,7 @@ impl<F: Fabric> Core<F> {
         let upper_bytes = main_segment(&upper, 0);
         let cur_bytes = self.geometry.cur_bytes();
         let sizes = [lower_bytes.len(), upper_bytes.len(), cur_bytes];
-        let [low, up, buddy] = self.allocate_all(op, sizes).await?;
+        let [low, up, buddy] = self.allocate_all(op, self.near(cur), sizes).await?;
         let up_a = WordA::new(up, 1, depth + 1);
         let up_place = Suffix { bits: place.bits | 1 << depth, made: depth + 1 };
         let mut batch = Batch::new();
@@ -302,7 +348,9 @@ impl<F: Fabric> Core<F> {
         batch.write(up.addr(), &upper_bytes);
         batch.write(buddy.addr(), &cur_segment(&self.geometry, up_a, up_place));
         self.write_hints(&mut batch, cur, a, hints);
-        let mut batch = self.complete(op, batch, Fault::BuddyWithHalves).await?;
+        let together = self.go_together(low, cur) && self.go_together(up, cur);
+        let together = together && self.go_together(buddy, cur);
+        let mut batch = self.complete(op, batch, together, Fault::BuddyWithHalves).await?;
         let new = a.split(low);
         let commit = || op.swap_word(cur.addr(), a.0, new.0);
         let early = if planted(Fault::BuddyLast) { Some(commit().await?) } else { None };
@@ -338,19 +386,27 @@ impl<F: Fabric> Core<F> {
             return Ok(false);
         }
         self.stats.borrow_mut().splits += 1;
-        self.turned(op, cur, new, &lower);
+        self.turned(op, cur, new, Main { items: lower, mark }, olds);
         if published == buddy {
             let buddies = vec![Ref::NONE; self.geometry.max_depth as usize];
             self.cache.borrow_mut().meet(buddy, up_a, up_place, buddies, op.tag);
-            self.turned(op, buddy, up_a, &upper);
+            let zeros = vec![0; self.geometry.cur as usize];
+            self.turned(op, buddy, up_a, Main { items: upper, mark: 0 }, zeros);
         }
         Ok(true)
     }
 
-    async fn allocate_all(&self, op: &Op<'_, F>, bytes: [usize; 3]) -> Result<[Ref; 3]> {
+    async fn allocate_all(
+        &self,
+        op: &Op<'_, F>,
+        near: Option<u8>,
+        bytes: [usize; 3],
+    ) -> Result<[Ref; 3]> {
+        // The upper half of the segment lies together, on the node whose turn it is.
+        let other = near.map(|_| self.space.borrow_mut().turn());
         let mut blocks = [Ref::NONE; 3];
-        for i in 0..3 {
-            match self.allocate(op, bytes[i]).await {
+        for (i, near) in [near, other, other].into_iter().enumerate() {
+            match self.allocate(op, near, bytes[i]).await {
                 Ok(block) => blocks[i] = block,
                 Err(error) => {
                     for (block, bytes) in blocks.into_iter().zip(bytes).take(i) {
@@ -413,11 +469,28 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// Allocates a block for `bytes`, on the node whose turn it is, or on any that has room: of this client's memory, else
-    /// from the shelf, else of a new chunk.
-    pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
+    /// The node for what a segment will name, where a swap of the segment may go together with it.
+    pub(super) fn near(&self, cur: Ref) -> Option<u8> {
+        let near = self.appends_together() && !planted(Fault::TogetherAnywhere);
+        near.then(|| cur.addr().node())
+    }
+
+    /// Whether the fabric has a swap of the segment take effect after a write of this block that is posted with it.
+    pub(super) fn go_together(&self, block: Ref, cur: Ref) -> bool {
+        let anywhere = planted(Fault::TogetherAnywhere) && self.appends_together();
+        anywhere || self.near(cur) == Some(block.addr().node())
+    }
+
+    /// Allocates a block for `bytes`, on the node `near`, else on that whose turn it is, or on any that has room: of this
+    /// client's memory, else from the shelf, else of a new chunk.
+    pub(super) async fn allocate(
+        &self,
+        op: &Op<'_, F>,
+        near: Option<u8>,
+        bytes: usize,
+    ) -> Result<Ref> {
         let bytes = block_bytes(bytes);
-        let first = self.space.borrow_mut().turn();
+        let first = near.unwrap_or_else(|| self.space.borrow_mut().turn());
         match self.take_own(first, bytes) {
             Some(block) => Ok(block),
             None => Box::pin(self.acquire(op, first, bytes)).await,
@@ -516,10 +589,11 @@ impl Drop for Taking<'_> {
     }
 }
 
-/// Entries without a hint whose fp2 is known now, by index.
-fn missing_hints(frozen: &Frozen, keys: &Keys) -> Vec<(u32, u8)> {
+/// The fp2 of entries without a hint, or of `all`, by index.
+fn hints(frozen: &Frozen, keys: &Keys, all: bool) -> Vec<(u32, u8)> {
+    let fp2_of = |entry: &Entry| fp2(keys[&entry.kv().word()].hash);
     (frozen.cur.iter().zip(0..))
-        .filter(|((_, hint), _)| hint.is_none())
-        .map(|((entry, _), idx)| (idx, fp2(keys[&entry.kv().word()].hash)))
+        .filter(|((_, hint), _)| all || hint.is_none())
+        .map(|((entry, hint), idx)| (idx, hint.unwrap_or_else(|| fp2_of(entry))))
         .collect()
 }

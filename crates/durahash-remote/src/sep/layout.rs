@@ -522,9 +522,11 @@ pub(super) fn main_segment(items: &[Item], mark: u64) -> Vec<u8> {
     for count in counts_of(items) {
         bytes.extend_from_slice(&count.to_le_bytes()[..count_bytes(items.len())]);
     }
-    for item in items {
-        bytes.extend_from_slice(&item.entry.0.to_le_bytes());
-        bytes.push(item.fp2);
+    let head = bytes.len();
+    bytes.resize(main_bytes(items.len()), 0);
+    for (bytes, item) in bytes[head..].chunks_exact_mut(ITEM_BYTES).zip(items) {
+        bytes[..8].copy_from_slice(&item.entry.0.to_le_bytes());
+        bytes[8] = item.fp2;
     }
     bytes
 }

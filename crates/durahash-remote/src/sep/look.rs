@@ -3,7 +3,7 @@
 //!
 //! | Batch | What is read |
 //! |---|---|
-//! | 1 | word A; buddies from the known depth on; entries from the known ones on; the MainSegment's entries with the fp, by the known FPTable, or its header |
+//! | 1 | word A; buddies from the known depth on; entries from the known ones on; the MainSegment's entries with the fp, by the known FPTable, or its header; or, where the client has kept the MainSegment, the KV blocks of the entries that it knows |
 //! | | word A is another, or an entry is neither live nor free in its generation: the cached state is dropped, batch 1 again |
 //! | | the suffix is another: batch 1 of the buddy |
 //! | | no free entry in the window, and it is not the end: the next window |
@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use durahash_media::{Error, Result};
 
-use crate::fabric::{Batch, Fabric};
+use crate::fabric::{Batch, Done, Fabric};
 use crate::planted::{Fault, planted};
 
 use super::Core;
@@ -29,6 +29,8 @@ use super::layout::{
 };
 use super::verbs::Post;
 
+/// KV blocks of the CurSegment read in one batch.
+pub(super) const AT_ONCE: usize = 8;
 /// Buddies read with word A: so many splits since the last look take no further batch.
 const BUDDIES: u32 = 4;
 /// Looks after which a segment whose word A keeps changing counts as damaged.
@@ -66,6 +68,24 @@ pub(super) struct Sight {
     pub(super) free: Option<(u32, Vec<u64>)>,
     /// Entries of the MainSegment that may be the key's, for [`Scope::Key`].
     pub(super) settled: Vec<Entry>,
+    /// The blocks of those that were known before.
+    pub(super) early: Option<Early>,
+}
+
+impl Sight {
+    /// Of a segment of which nothing but word A is known.
+    pub(super) fn of(cur: Ref, a: WordA) -> Self {
+        Sight { cur, a, newer: Vec::new(), free: None, settled: Vec::new(), early: None }
+    }
+}
+
+/// KV blocks that were read together with word A.
+#[derive(Debug)]
+pub(super) struct Early {
+    pub(super) entries: Vec<Entry>,
+    pub(super) done: Done,
+    /// The place of the first block among the verbs.
+    pub(super) from: usize,
 }
 
 /// The entries to read.
@@ -111,27 +131,36 @@ impl<F: Fabric> Core<F> {
                 };
                 (snapshot, before)
             };
-            let (a, place, window, offset, main) = match &snapshot {
+            let kept = snapshot.as_ref().and_then(|known| known.main.as_ref());
+            let kept = kept.filter(|_| scope == Scope::Key);
+            let kept: Option<Vec<Entry>> =
+                kept.map(|main| main.matching(fp(hash), fp2(hash)).collect());
+            let (a, place, window, offset, main, early) = match &snapshot {
                 None => {
                     let (a, suffix, window) = self.meet(op, cur, block).await?;
-                    (a, suffix, window, 0, None)
+                    (a, suffix, window, 0, None, None)
                 }
                 Some(known) => {
                     let mut known_a = known.a;
-                    let seen = self.glance(op, cur, known, hash, scope, block).await?;
+                    let early = kept.as_ref().map(|kept| first_read(&before, kept));
+                    let seen = self.glance(op, cur, known, hash, scope, block, early).await?;
                     if planted(Fault::ComparedLate) {
                         let now = self.cache.borrow().snapshot(cur, self.geometry.cur, op.tag);
                         known_a = now.map_or(known_a, |now| now.a);
                     }
                     if !seen.a.is(known_a) {
                         self.sound(cur, seen.a)?;
-                        self.stats.borrow_mut().turns += 1;
-                        self.cache.borrow_mut().turn(cur, seen.a, op.tag);
+                        let mut cache = self.cache.borrow_mut();
+                        // Another operation of this client may have seen the same, or made it.
+                        if !cache.is_of(cur, seen.a) {
+                            self.stats.borrow_mut().turns += 1;
+                            cache.turn(cur, seen.a, op.tag);
+                        }
                         if planted(Fault::ComparedLate) {
                             continue;
                         }
                     }
-                    (seen.a, known.suffix, seen.window, known.offset, Some(seen.main))
+                    (seen.a, known.suffix, seen.window, known.offset, seen.main, seen.early)
                 }
             };
             let buddy = || self.cache.borrow().buddy(cur, (hash ^ place.bits).trailing_zeros());
@@ -156,7 +185,7 @@ impl<F: Fabric> Core<F> {
                 continue;
             };
             self.cache.borrow_mut().saw(cur, a, offset, &live, op.tag);
-            let mut sight = Sight { cur, a, newer: Vec::new(), free, settled: Vec::new() };
+            let mut sight = Sight { free, early, ..Sight::of(cur, a) };
             if scope == Scope::Key {
                 let read = live.iter().rev().filter(|entry| entry.fp() == fp(hash)).copied();
                 sight.newer = read.chain(before).collect();
@@ -164,7 +193,10 @@ impl<F: Fabric> Core<F> {
                     sight.newer.reverse();
                 }
                 let table = snapshot.and_then(|known| known.table);
-                sight.settled = self.settled(op, cur, a, hash, table, main).await?;
+                sight.settled = match kept {
+                    Some(kept) => kept,
+                    None => self.settled(op, cur, a, hash, table, main).await?,
+                };
             }
             return Ok(sight);
         }
@@ -203,7 +235,9 @@ impl<F: Fabric> Core<F> {
         Ok((a, suffix, words(&bytes[entries_off..]).collect()))
     }
 
-    /// Batch 1 at a cached segment.
+    /// Batch 1 at a cached segment. With entries that are known to be all of the MainSegment's, and of the cached
+    /// ones, that may be the key's, it reads the KV blocks of these.
+    #[allow(clippy::too_many_arguments, reason = "what a look is made of")]
     async fn glance(
         &self,
         op: &Op<'_, F>,
@@ -212,6 +246,7 @@ impl<F: Fabric> Core<F> {
         hash: u64,
         scope: Scope,
         block: &mut Block,
+        early: Option<Vec<Entry>>,
     ) -> Result<Glance> {
         let (at, depth) = (cur.addr(), known.a.depth());
         let mut batch = Batch::new();
@@ -224,7 +259,8 @@ impl<F: Fabric> Core<F> {
             let off = self.geometry.entry_off(known.offset);
             batch.read(at.add(off), 8 * known.window as usize)
         });
-        let main = (scope == Scope::Key).then(|| match &known.table {
+        let reads_main = scope == Scope::Key && early.is_none();
+        let main = reads_main.then(|| match &known.table {
             None => (0..0, batch.read(known.a.main().addr(), MAIN_FIRST_READ)),
             Some(table) => {
                 let range = table.range(fp(hash));
@@ -232,6 +268,10 @@ impl<F: Fabric> Core<F> {
                 (range, read)
             }
         });
+        let from = batch.len();
+        for entry in early.iter().flatten() {
+            self.read_block(&mut batch, entry.kv(), entry.len().first_read());
+        }
         let done = op.send(batch).await?;
         if let Some(buddies) = buddies {
             let buddies = words(done.bytes(buddies)).map(Ref::from_word);
@@ -240,7 +280,8 @@ impl<F: Fabric> Core<F> {
         Ok(Glance {
             a: WordA(done.word(a)),
             window: window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
-            main: main.map_or((0..0, Vec::new()), |(range, i)| (range, done.bytes(i).to_vec())),
+            main: main.map(|(range, i)| (range, done.bytes(i).to_vec())),
+            early: early.map(|entries| Early { entries, done, from }),
         })
     }
 
@@ -412,7 +453,13 @@ impl<F: Fabric> Core<F> {
 struct Glance {
     a: WordA,
     window: Vec<u64>,
-    main: (Range<u32>, Vec<u8>),
+    main: Option<(Range<u32>, Vec<u8>)>,
+    early: Option<Early>,
+}
+
+/// The entries whose KV blocks are read first: the newest of the CurSegment, and those of the MainSegment.
+pub(super) fn first_read(newer: &[Entry], settled: &[Entry]) -> Vec<Entry> {
+    newer.iter().take(AT_ONCE).chain(settled).copied().collect()
 }
 
 pub(super) fn write_block(batch: &mut Batch, block: &mut Block) {

@@ -144,7 +144,7 @@ impl<F: Fabric> Core<F> {
             geometry,
             options,
             hash: ByteHash::new(seed),
-            cache: RefCell::new(Cache::new(directory, options.without)),
+            cache: RefCell::new(Cache::new(directory, &options)),
             space: RefCell::new(Space::new(geometry.nodes)),
             reclaim: RefCell::new(Reclaim::from(epochs.latest)),
             epochs: RefCell::new(epochs),
@@ -174,6 +174,11 @@ impl<F: Fabric> Core<F> {
         let quarter = self.fabric.lease_ns().map_or(u64::MAX, |lease_ns| lease_ns / 4);
         let tick_ns = self.options.tick_ns;
         tick_ns.saturating_mul(times).min(tick_ns.max(IDLE_NS)).min(quarter)
+    }
+
+    /// When the last tick ended that did not fail, or this client registered.
+    pub(crate) fn ticked_ns(&self) -> u64 {
+        self.epochs.borrow().ticked_ns
     }
 
     /// Times that an idle client may wait longer between two ticks: the nodes serve as few ticks of more clients as of

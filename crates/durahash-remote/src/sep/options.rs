@@ -28,11 +28,15 @@ pub struct Options {
     /// Of this client: bytes of a chunk, its unit of allocation from a node; 256 KiB by default.
     pub chunk_bytes: u64,
     /// Of this client: a quarter of the time that it waits for another client to merge a full segment, before it
-    /// merges it, in ns; 20 µs by default.
+    /// merges it, in ns; 20 µs by default. Over TCP it waits for as long as a merge's round trips take, if that is longer.
     pub wait_ns: u64,
     /// Of this client: the interval of its heartbeats, which also advance the epoch, in ns; 1 ms by default, at most a
     /// quarter of the lease.
     pub tick_ns: u64,
+    /// Of this client: entries of MainSegments that it keeps, at most, of those that its merges wrote last, an empty one
+    /// counted as one; 65,536 by default (1 MiB), 0 with a technique turned off. What it looks up among them takes one round
+    /// trip, and merges do not read them.
+    pub kept_entries: u32,
     /// Of this client: a technique to turn off, for measuring its effect; none by default.
     pub without: Option<Technique>,
 }
@@ -62,6 +66,7 @@ impl Default for Options {
             chunk_bytes: 256 << 10,
             wait_ns: 20_000,
             tick_ns: 1_000_000,
+            kept_entries: 1 << 16,
             without: None,
         }
     }

@@ -5,7 +5,8 @@
 //! until a sweep (`reclaim.rs`). While a sweep has claimed a window of each node, nothing that lies in it is held here:
 //! the claim drops it, and whatever comes in later passes [`Space::outside`].
 //!
-//! Small blocks are whole units, come from a chunk, and are reused for the same size. Large ones come
+//! Small blocks are whole units, come from a chunk, and are reused for the same size and on the same node, to which a
+//! client sends a block together with the swap that names it. Large ones come
 //! from ranges, and are joined with their free neighbours. Their sizes are up to an eighth apart: a MainSegment is
 //! a little longer after most merges, and the old one goes to the client that merged, which rarely owns its
 //! neighbours. With sizes of whole units it would stay unused until the next splits. That would save 0.45
@@ -67,8 +68,8 @@ pub(super) struct Bag {
 pub(super) struct Space {
     /// One for each node, for small blocks.
     chunks: Vec<Chunk>,
-    /// Free small blocks, by bytes.
-    free: BTreeMap<u64, Vec<Ref>>,
+    /// Free small blocks, by bytes and node.
+    free: BTreeMap<(u64, u8), Vec<Ref>>,
     /// For each node, the other free memory.
     ranges: Vec<Ranges>,
     waiting: VecDeque<RetiredBlock>,
@@ -108,7 +109,7 @@ impl Space {
         if bytes > SMALL {
             return self.take_range(node, bytes, 0).map(|(block, _)| block);
         }
-        if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {
+        if let Some(block) = self.free.get_mut(&(bytes, node)).and_then(Vec::pop) {
             self.free_bytes -= bytes;
             return Some(block);
         }
@@ -144,9 +145,9 @@ impl Space {
     /// Takes a block when no node has a chunk left: from larger blocks, or from the rests of
     /// chunks joined with their neighbours.
     pub(super) fn take_larger(&mut self, bytes: u64) -> Option<Ref> {
-        let larger = self.free.range(bytes..).find(|(_, blocks)| !blocks.is_empty());
-        if let Some((&larger, _)) = larger {
-            let block = self.free.get_mut(&larger)?.pop()?;
+        let larger = self.free.range_mut((bytes, 0)..).find(|(_, blocks)| !blocks.is_empty());
+        if let Some((&(larger, _), blocks)) = larger {
+            let block = blocks.pop()?;
             self.free_bytes -= larger;
             self.put(Ref::new(block.addr().add(bytes)), larger - bytes);
             return Some(block);
@@ -211,7 +212,7 @@ impl Space {
             match bytes {
                 0 => {}
                 1..=SMALL => {
-                    self.free.entry(bytes).or_default().push(Ref::new(addr));
+                    self.free.entry((bytes, addr.node())).or_default().push(Ref::new(addr));
                     self.free_bytes += bytes;
                 }
                 _ => self.put_range(addr, bytes),
@@ -326,7 +327,7 @@ impl Space {
 
     /// Moves small blocks, and what is left of chunks, to the ranges, where neighbours are joined.
     fn join(&mut self) {
-        for (bytes, blocks) in mem::take(&mut self.free) {
+        for ((bytes, _), blocks) in mem::take(&mut self.free) {
             self.free_bytes -= bytes * blocks.len() as u64;
             blocks.into_iter().for_each(|block| self.put_range(block.addr(), bytes));
         }
@@ -425,10 +426,9 @@ impl Space {
         let ranges = (self.ranges.iter().zip(0..)).flat_map(|(ranges, node)| {
             ranges.iter().map(move |(off, bytes)| (Addr::new(node, off), bytes))
         });
-        let free = self
-            .free
-            .iter()
-            .flat_map(|(&bytes, blocks)| blocks.iter().map(move |block| (block.addr(), bytes)));
+        let free = self.free.iter().flat_map(|(&(bytes, _), blocks)| {
+            blocks.iter().map(move |block| (block.addr(), bytes))
+        });
         chunks.chain(free).chain(ranges).filter(|&(_, bytes)| bytes > 0).collect()
     }
 }
@@ -470,6 +470,15 @@ mod tests {
         });
         assert_eq!(space.held()[1], 448_000);
         assert_eq!((0..1000).filter_map(|_| space.take(0, 512)).count(), 875);
+    }
+
+    #[test]
+    fn small_blocks_are_taken_of_the_node_that_is_asked_for() {
+        let mut space = Space::new(2);
+        let at = [0, 1].map(|node| Ref::new(Addr::new(node, 4096)));
+        at.into_iter().for_each(|block| space.put(block, 64));
+        assert_eq!([space.take(0, 64), space.take(0, 64)], [Some(at[0]), None]);
+        assert_eq!(space.take(1, 64), Some(at[1]));
     }
 
     #[test]

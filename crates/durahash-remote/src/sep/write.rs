@@ -2,7 +2,7 @@
 //!
 //! | Operation | Batch | What | If the client dies after it |
 //! |---|---|---|---|
-//! | put, delete | 1 | write the KV block; look at the segment | the block is lost to a sweep |
+//! | put, delete | 1 | write the KV block; look at the segment; where the fabric orders swaps, and the segment was emptied by this client and appended to by no other, batch 2 in its place | the block is lost to a sweep |
 //! | | 2 | swap the first free entry, of the generation before, for the new one | done |
 //! | | | hint, unsignaled | a merge reads the key in its place |
 //! | | | the client that filled the last entry merges | another client merges later |
@@ -10,7 +10,7 @@
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
-//! | | 3 | write the KV block | |
+//! | | 3 | write the KV block, with batch 4 where the fabric orders swaps | |
 //! | | 4 | swap exactly that entry: no other append came in between | done |
 
 use durahash_media::{Error, ErrorKind, Limit, Result};
@@ -22,16 +22,17 @@ use super::Core;
 use super::claim::Hope;
 use super::epoch::Op;
 use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
-use super::look::{Block, Scope, Sight, write_block};
+use super::look::{AT_ONCE, Block, Scope, Sight, first_read, write_block};
 use super::space::block_bytes;
 use super::verbs::Post;
 
-/// KV blocks of the CurSegment read in one batch.
-const AT_ONCE: usize = 8;
 /// Waits for the client that filled a segment to merge it, before another client does.
 const WAITS: u32 = 4;
-/// The longest wait for another operation of this client that merges.
-const MERGING_NS: u64 = 10_000_000;
+/// Round trips of a merge.
+const MERGE_TRIPS: u64 = 5;
+/// The longest wait for another operation of this client that merges, and at a time for another client: what answered
+/// slowly may have stood still.
+pub(super) const MERGING_NS: u64 = 1_000_000_000;
 
 /// What becomes of a key; see [`update`](crate::RemoteMap::update).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +98,8 @@ impl<F: Fabric> Core<F> {
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<Option<Sight>> {
-        let (mut block, kv) = self.block(op, key, value).await?;
+        let cur = self.cache.borrow().directory.find(hash);
+        let (mut block, kv) = self.block(op, cur, key, value).await?;
         // The block may be published, or still be written: after an error only a sweep finds out.
         let mut doubtful = false;
         let done = self.append_block(op, hash, kv, &mut block, &mut doubtful).await;
@@ -118,6 +120,18 @@ impl<F: Fabric> Core<F> {
         block: &mut Block,
         doubtful: &mut bool,
     ) -> Result<Option<Sight>> {
+        // Reserved only if the swap is posted at once.
+        op.admitted()?;
+        if let Some((sight, idx, old)) = self.guess(op, hash, kv) {
+            *doubtful = true;
+            let there = self.swap(op, hash, &sight, idx, old, kv, block).await?;
+            *doubtful = false;
+            if there.is_none() {
+                self.appended(op, &sight, idx).await;
+                return Ok(None);
+            }
+            self.cache.borrow_mut().guess_no_more(sight.cur, sight.a);
+        }
         loop {
             *doubtful |= block.is_some();
             let mut none = None;
@@ -134,7 +148,7 @@ impl<F: Fabric> Core<F> {
                 idx = free;
                 let old = frees[(idx - first) as usize];
                 *doubtful = true;
-                let there = self.swap(op, hash, &sight, idx, old, kv).await?;
+                let there = self.swap(op, hash, &sight, idx, old, kv, &mut None).await?;
                 *doubtful = false;
                 match there {
                     None => {
@@ -151,6 +165,17 @@ impl<F: Fabric> Core<F> {
                 }
             }
         }
+    }
+
+    /// The entry that an append takes without a look, and its word.
+    fn guess(&self, op: &Op<'_, F>, hash: u64, kv: KvBlock) -> Option<(Sight, u32, u64)> {
+        let mut cache = self.cache.borrow_mut();
+        let cur = cache.directory.find(hash);
+        if !self.go_together(kv.at, cur) || planted(Fault::EntryFirst) {
+            return None;
+        }
+        let (a, idx, old) = cache.guess(cur, hash, op.tag)?;
+        Some((Sight::of(cur, a), idx, old))
     }
 
     /// The entry from `idx` on that an append takes, if it is before `end`. Other appends of this client, under way to
@@ -195,13 +220,18 @@ impl<F: Fabric> Core<F> {
                 continue;
             };
             Self::check_sizes(key, value.as_deref().unwrap_or_default())?;
-            let (mut block, kv) = match self.block(&op, key, value.as_deref()).await {
+            let (mut block, kv) = match self.block(&op, sight.cur, key, value.as_deref()).await {
                 Err(e) if is_full(&e) && Box::pin(self.hope(&mut op, &mut hope)).await? => continue,
                 placed => placed?,
             };
             let written = async {
-                op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
-                self.swap(&op, hash, &sight, *idx, frees[0], kv).await
+                if !self.go_together(kv.at, sight.cur) {
+                    op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
+                }
+                // Reserved only if the swap is posted at once. Another append that is under way to this entry wins.
+                op.admitted()?;
+                self.next_free(&sight, *idx, *idx + 1);
+                self.swap(&op, hash, &sight, *idx, frees[0], kv, &mut block).await
             };
             match written.await {
                 Ok(None) => {
@@ -223,21 +253,23 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// A KV block, not written yet.
+    /// A KV block for an entry of `cur`, not written yet.
     async fn block(
         &self,
         op: &Op<'_, F>,
+        cur: Ref,
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(Block, KvBlock)> {
         let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
         let taken = block_bytes(bytes.len());
-        let at = self.allocate(op, bytes.len()).await?;
+        let at = self.allocate(op, self.near(cur), bytes.len()).await?;
         let len = if value.is_none() { Len::TOMBSTONE } else { Len::of_block(bytes.len()) };
         Ok((Some((at, bytes)), KvBlock { at, bytes: taken, len }))
     }
 
-    /// Swaps a free entry, and returns the entry that was there first, if there was one.
+    /// Swaps a free entry, writing `block` before, and returns the entry that was there first, if there was one.
+    #[allow(clippy::too_many_arguments, reason = "what an append is made of")]
     async fn swap(
         &self,
         op: &Op<'_, F>,
@@ -246,16 +278,20 @@ impl<F: Fabric> Core<F> {
         idx: u32,
         old: u64,
         kv: KvBlock,
+        block: &mut Block,
     ) -> Result<Option<Entry>> {
         let (cur, a) = (sight.cur, sight.a);
         let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
         let at = cur.addr().add(self.geometry.entry_off(idx));
-        let found = op.swap_word(at, old, entry.0).await?;
+        let mut batch = Batch::new();
+        write_block(&mut batch, block);
+        let swap = batch.compare_swap(at, old, entry.0);
+        let found = op.send(batch).await?.word(swap);
         let there = if found == old { entry } else { Entry(found) };
         if there.state(a.generation()) == State::Live {
             let mut cache = self.cache.borrow_mut();
             if found == old {
-                cache.appended(cur, a, idx, entry, fp2(hash));
+                cache.appended(cur, a, idx, entry, fp2(hash), op.tag);
             } else {
                 cache.saw(cur, a, idx, &[there], op.tag);
             }
@@ -291,11 +327,18 @@ impl<F: Fabric> Core<F> {
                 break;
             }
         }
+        let mut wait_ns = self.options.wait_ns;
         for _ in 0..WAITS {
             self.stats.borrow_mut().waits += 1;
-            op.wait(self.options.wait_ns).await;
+            op.wait(wait_ns).await;
+            let asked_ns = self.fabric.now_ns();
             if op.read_word(sight.cur.addr()).await? != sight.a.0 {
                 return Ok(());
+            }
+            if self.appends_together() {
+                // The nodes answer more slowly than an RDMA NIC, the more so the more clients merge the same.
+                let merge_ns = MERGE_TRIPS * (self.fabric.now_ns() - asked_ns);
+                wait_ns = wait_ns.max(merge_ns.min(MERGING_NS));
             }
         }
         if planted(Fault::OthersMerge) {
@@ -326,11 +369,18 @@ impl<F: Fabric> Core<F> {
         let mut older = None;
         while !newer.is_empty() || !settled.is_empty() {
             let (now, later) = newer.split_at(newer.len().min(AT_ONCE));
-            let candidates: Vec<Entry> = now.iter().chain(settled).copied().collect();
-            let blocks = candidates.iter().map(|entry| (entry.kv(), entry.len().first_read()));
-            let done = self.read_blocks(op, blocks).await?;
+            let candidates = first_read(newer, settled);
+            let read;
+            let (done, from) = match &sight.early {
+                Some(early) if early.entries == candidates => (&early.done, early.from),
+                _ => {
+                    let blocks = candidates.iter().map(|e| (e.kv(), e.len().first_read()));
+                    read = self.read_blocks(op, blocks).await?;
+                    (&read, 0)
+                }
+            };
             for (i, &entry) in candidates.iter().enumerate() {
-                let found = self.compare(op, key, hash, sight, entry, done.bytes(i)).await?;
+                let found = self.compare(op, key, hash, sight, entry, done.bytes(from + i)).await?;
                 match found {
                     Some(None) if planted(Fault::TombstonePassed) => {}
                     Some(value) if i < now.len() => return Ok(value),
@@ -384,13 +434,17 @@ impl<F: Fabric> Core<F> {
         blocks: impl IntoIterator<Item = (Ref, usize)>,
     ) -> Result<Done> {
         let mut batch = Batch::new();
-        for (addr, bytes) in blocks.into_iter().map(|(at, bytes)| (at.addr(), bytes)) {
-            // Without such a node, the fabric returns the error.
-            let there = addr.node() < self.geometry.nodes;
-            let end = if there { self.fabric.node_bytes(addr.node()) } else { u64::MAX };
-            batch.read(addr, bytes.min(end.saturating_sub(addr.off()) as usize));
-        }
+        blocks.into_iter().for_each(|(at, bytes)| self.read_block(&mut batch, at, bytes));
         op.send(batch).await
+    }
+
+    /// Reads the first bytes of a block, up to the end of its node.
+    pub(super) fn read_block(&self, batch: &mut Batch, at: Ref, bytes: usize) {
+        let addr = at.addr();
+        // Without such a node, the fabric returns the error.
+        let there = addr.node() < self.geometry.nodes;
+        let end = if there { self.fabric.node_bytes(addr.node()) } else { u64::MAX };
+        batch.read(addr, bytes.min(end.saturating_sub(addr.off()) as usize));
     }
 }
 

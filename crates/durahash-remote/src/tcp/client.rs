@@ -11,7 +11,7 @@ use super::frames::{self, BAR, DONE, FABRIC, FULL, LEAVE, NO_ROW, OTHER, ROW, RO
 use super::ops::Lost;
 use super::pool::{Pool, State};
 use crate::executor::{block_on, sleep_until};
-use crate::fabric::{Addr, Batch, Counts, Done, Fabric, no_row};
+use crate::fabric::{Addr, Batch, Counts, Done, Fabric, Kind, Verb, no_row};
 use crate::node::{Limits, Offers, Token};
 use crate::wire::Channel;
 
@@ -196,8 +196,9 @@ impl Endpoint {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self, batch: &Batch) -> Result<()> {
-        batch.check(|node| self.region_bytes.get(usize::from(node)).copied())
+    /// The bytes of a node's region.
+    fn region(&self) -> impl Fn(u8) -> Option<u64> {
+        |node| self.region_bytes.get(usize::from(node)).copied()
     }
 
     /// Sends a request to these nodes, and returns what comes back of the last.
@@ -237,7 +238,7 @@ impl Drop for Endpoint {
 
 impl Fabric for Tcp {
     async fn post(&self, batch: Batch) -> Result<Done> {
-        self.0.check(&batch)?;
+        batch.check(self.0.region())?;
         if batch.is_empty() {
             return Ok(Done::default());
         }
@@ -258,8 +259,8 @@ impl Fabric for Tcp {
     }
 
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
-        let batch = Batch::of(|batch| batch.write(addr, bytes));
-        self.0.check(&batch)?;
+        let verb = Verb { addr, kind: Kind::Write, start: 0, len: bytes.len() as u32 };
+        verb.check(&self.0.region())?;
         let node = usize::from(addr.node());
         let State { conns, ops, .. } = &mut *self.0.pool.state();
         let mut own = self.0.own();
@@ -267,14 +268,13 @@ impl Fabric for Tcp {
         // The next flush reports a lost node.
         if !conns[node].is_lost() {
             own.counts.write_unsignaled(bytes);
-            let (verbs, out, _) = batch.into_parts();
-            conns[node].post(ops, None, &verbs[0], &out);
+            conns[node].post(ops, None, &verb, bytes);
         }
         Ok(())
     }
 
     async fn flush(&self, node: u8) -> Result<()> {
-        self.0.check(&Batch::of(|batch| batch.read(Addr::new(node, 0), 0)))?;
+        Batch::of(|batch| batch.read(Addr::new(node, 0), 0)).check(self.0.region())?;
         let place = usize::from(node);
         let (op, posted) = {
             let State { conns, ops, .. } = &mut *self.0.pool.state();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use durahash_media::Result;
@@ -13,6 +14,9 @@ use super::frames::{self, DONE, ENDED, Filling};
 use super::ops::{Lost, Ops};
 use crate::fabric::{Kind, Verb};
 use crate::wire::{Channel, Cipher, Inbox};
+
+/// A record that so many bytes cross the network for is sent before a turn.
+const EARLY_BYTES: usize = 6 << 10;
 
 /// Bytes of an answer that belong to an operation.
 struct Part {
@@ -33,6 +37,7 @@ struct Flight {
 
 pub(super) struct Conn {
     node: u8,
+    stream: Arc<TcpStream>,
     cipher: Cipher,
     inbox: Inbox,
     filling: Filling,
@@ -55,9 +60,10 @@ pub(super) struct Conn {
 
 impl Conn {
     pub(super) fn new(node: u8, channel: Channel) -> Self {
-        let Channel { cipher, inbox, .. } = channel;
+        let Channel { stream, cipher, inbox } = channel;
         Conn {
             node,
+            stream,
             cipher,
             inbox,
             filling: Filling::default(),
@@ -105,7 +111,7 @@ impl Conn {
         let mut done = 0;
         loop {
             let Some(added) = self.filling.add(verb, done, out) else {
-                self.seal();
+                self.send_early();
                 continue;
             };
             match op {
@@ -117,9 +123,19 @@ impl Conn {
             }
             done += added;
             if done >= verb.len as usize {
-                return;
+                break;
             }
         }
+        if self.filling.bytes().len() + self.filling.back() >= EARLY_BYTES {
+            self.send_early();
+        }
+    }
+
+    /// Sends the record that is being filled: the node runs it while the next one is.
+    fn send_early(&mut self) {
+        self.seal();
+        // The turn finds out that it has failed.
+        drop(self.send());
     }
 
     /// Adds a request of another kind.
@@ -183,14 +199,14 @@ impl Conn {
     }
 
     /// Sends what was posted, and takes what has arrived. Returns whether anything has moved.
-    pub(super) fn turn(&mut self, stream: &TcpStream, ops: &mut Ops) -> bool {
+    pub(super) fn turn(&mut self, ops: &mut Ops) -> bool {
         if self.lost.is_some() {
             return false;
         }
         self.seal();
-        let sent = self.send(stream);
+        let sent = self.send();
         // What a node says at its end has arrived before that keeps this from sending.
-        match (sent, self.receive(stream, ops)) {
+        match (sent, self.receive(ops)) {
             (Ok(sent), Ok(received)) => sent || received,
             _ => {
                 self.lose((Lost::Gone, self.node), ops);
@@ -199,10 +215,11 @@ impl Conn {
         }
     }
 
-    fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    fn send(&mut self) -> io::Result<bool> {
         let before = self.sent;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while self.sent < self.out.len() {
-            match send(stream, &self.out[self.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.stream, &self.out[self.sent..], flags) {
                 Ok(more) => self.sent += more,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -221,7 +238,7 @@ impl Conn {
         Ok(moved)
     }
 
-    fn receive(&mut self, stream: &TcpStream, ops: &mut Ops) -> io::Result<bool> {
+    fn receive(&mut self, ops: &mut Ops) -> io::Result<bool> {
         let mut moved = false;
         loop {
             while let Some(sealed) = self.inbox.next() {
@@ -235,7 +252,7 @@ impl Conn {
                 self.answer(&plain, ops)?;
                 self.plain = plain;
             }
-            if self.inbox.fill(stream, false)? == 0 {
+            if self.inbox.fill(&self.stream, false)? == 0 {
                 return Ok(moved);
             }
         }

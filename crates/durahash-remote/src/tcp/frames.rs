@@ -64,6 +64,9 @@ const HEAD_BYTES: usize = 10;
 const ATOMIC_BYTES: usize = 24;
 /// Bytes that the answer to one record of verbs brings back at most.
 const BACK_BYTES: usize = RECORD_BYTES - 1;
+/// Bytes of a record that a client fills, and that its answer brings back, at most: a node answers one while the next one is
+/// on its way.
+const FILLED_BYTES: usize = 16 << 10;
 
 /// A request that is not of verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +214,7 @@ impl Filling {
         if self.bytes.is_empty() {
             self.bytes.push(VERBS);
         }
-        let room = RECORD_BYTES - self.bytes.len();
+        let room = FILLED_BYTES - self.bytes.len();
         let (left, off) = (verb.len as usize - done, verb.addr.off() + done as u64);
         let part = |most: usize| match most {
             most if most >= left => Some(left),
@@ -225,7 +228,7 @@ impl Filling {
         };
         match verb.kind {
             Kind::Read => {
-                let part = part(BACK_BYTES - self.back).filter(|_| room >= HEAD_BYTES)?;
+                let part = part(FILLED_BYTES - self.back).filter(|_| room >= HEAD_BYTES)?;
                 self.head(off, 0);
                 self.bytes.extend((part as u16).to_le_bytes());
                 self.back += part;
@@ -239,7 +242,7 @@ impl Filling {
                 Some(part)
             }
             Kind::CompareSwap { .. } | Kind::FetchAdd { .. } => {
-                if room < ATOMIC_BYTES || self.back + 8 > BACK_BYTES {
+                if room < ATOMIC_BYTES || self.back + 8 > FILLED_BYTES {
                     return None;
                 }
                 match verb.kind {

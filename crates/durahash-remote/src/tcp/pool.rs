@@ -49,8 +49,8 @@ impl Pool {
         f(&mut state);
         let State { conns, ops, .. } = &mut *state;
         let mut moved = false;
-        for (conn, stream) in conns.iter_mut().zip(&self.streams) {
-            moved |= conn.turn(stream, ops);
+        for conn in conns.iter_mut() {
+            moved |= conn.turn(ops);
         }
         self.give_up_together(&mut state);
         let woken = state.ops.take_woken();

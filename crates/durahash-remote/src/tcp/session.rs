@@ -14,12 +14,12 @@ use super::requests::Requests;
 use super::work::End;
 use crate::executor::Patience;
 use crate::node::{Attend, Figure, Limits, Service};
-use crate::wire::{Channel, RECORD_BYTES};
+use crate::wire::Channel;
 
 /// A thread that had to sleep no longer than this looks for the next request before it sleeps.
 const HOT: Duration = Duration::from_micros(100);
 /// Answers are sent when there are so many bytes of them, or no more requests have arrived.
-const ANSWER_BYTES: usize = RECORD_BYTES;
+const ANSWER_BYTES: usize = 16 << 10;
 
 impl From<&TcpMemory> for Service {
     fn from(memory: &TcpMemory) -> Self {

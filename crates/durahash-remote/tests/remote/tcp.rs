@@ -120,9 +120,10 @@ fn maps_go_on_when_each_node_was_started_again() {
     }
 }
 
-/// Each sees a free entry at its first look, which the puts before it do not take.
+/// Each sees a free entry at its first look, which the puts before it do not take; after a merge by this client it needs
+/// no look.
 #[test]
-fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each() {
+fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_one() {
     let nodes = Nodes::start(&[4 << 20], 1);
     let mut options = Options::default();
     (options.max_depth, options.tick_ns) = (4, u64::MAX / 8);
@@ -134,6 +135,15 @@ fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each() {
         let pairs: Vec<_> = (0..126_u64).map(|key| (key.to_le_bytes().into(), vec![])).collect();
         map.put_many(&pairs).await?;
         assert_eq!(map.counts().round_trips - before, 2 * 126);
+        map.put(b"last", b"").await?;
+        let before = map.counts().round_trips;
+        map.put_many(&pairs).await?;
+        assert_eq!(map.counts().round_trips - before, 126);
+        map.put(b"two", b"").await?;
+        // Its merge compares the keys, and commits what it has written.
+        let before = map.counts().round_trips;
+        map.put(b"last", b"").await?;
+        assert_eq!((map.counts().round_trips - before, map.stats().merges), (3, 2));
         map.close().await
     });
     done.unwrap();

@@ -59,6 +59,28 @@ fn gets_take_two_round_trips() {
     });
 }
 
+/// Of the segments that it has written last, a client knows what they hold.
+#[test]
+fn what_a_client_keeps_saves_round_trips() {
+    run(|[a]| async move {
+        let mut options = small();
+        options.kept_entries = 512;
+        let map = RemoteMap::create(a, options).await?;
+        let (mut merges, mut early) = (0, 0);
+        for i in 0..2000 {
+            let (counts, stats, ()) = cost(&map, map.put(&key(i), &[0; 32])).await?;
+            let is_merge = stats.merges == 1 && stats.chunks == 0;
+            merges += u64::from(is_merge && counts.round_trips <= 2 + 3);
+            let (counts, _, value) = cost(&map, map.get(&key(i / 2))).await?;
+            assert!(value.is_some() && counts.round_trips <= 2);
+            early += u64::from(counts.round_trips == 1);
+        }
+        assert!(merges > 20 && (20..1900).contains(&early), "{merges} {early}");
+        assert!(map.stats().kept_entries <= 512);
+        Ok(())
+    });
+}
+
 /// The cost of another client's merges and splits to this one.
 #[test]
 fn unseen_changes_cost_little() {

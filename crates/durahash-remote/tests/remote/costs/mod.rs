@@ -4,6 +4,7 @@
 mod bounds;
 mod conditional;
 mod memory;
+mod ordered;
 mod table;
 
 use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
@@ -40,6 +41,7 @@ fn small() -> Options {
     options.cur_entries = 16;
     options.main_entries = 64;
     options.chunk_bytes = 1 << 20;
+    options.kept_entries = 0;
     // Ticks are costs of their own.
     options.tick_ns = u64::MAX / 8;
     options

@@ -18,6 +18,7 @@ fn options() -> Options {
     options.tick_ns = u64::MAX / 8;
     // As many rows as the fabric has.
     options.max_clients = 8;
+    options.kept_entries = 0;
     options
 }
 

@@ -49,6 +49,7 @@ async fn grow(
 ) -> Result<Vec<Sample>> {
     let mut options = Options::default();
     (options.cur_entries, options.main_entries) = (sizes.cur, sizes.limit);
+    options.kept_entries = 0;
     let map = RemoteMap::create(client, options).await?;
     let (mut samples, mut next) = (Vec::new(), 0_u64);
     for count in counts {

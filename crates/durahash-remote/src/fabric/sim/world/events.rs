@@ -121,9 +121,9 @@ impl World {
         post.left -= 1;
         let verb = post.verbs[part_verb as usize];
         let (id, client, number) = (post.id, post.client, post.first + u64::from(part_verb));
-        if ordered && matches!(verb.kind, Kind::CompareSwap { .. }) {
+        if ordered && post.is_ordered(verb.kind) {
             let of_node = &mut self.clients[client as usize].swaps[verb.addr.node() as usize];
-            applies &= !of_node.broken;
+            applies &= !of_node.broken || verb.kind == Kind::Write;
             of_node.broken |= !applies;
         }
         if applies {

@@ -16,7 +16,7 @@ use super::hook::Hook;
 use super::options::SimOptions;
 use super::rng::Rng;
 use super::wire::{PS_PER_NS, Queue};
-use crate::fabric::batch::{Batch, Verb};
+use crate::fabric::batch::{Batch, Kind, Verb};
 use crate::fabric::{Addr, Counts, no_row};
 
 pub(super) struct World {
@@ -67,12 +67,12 @@ pub(super) struct Client {
     swaps: Vec<Swaps>,
 }
 
-/// Compare-and-swaps of a client to a node that take effect in their order.
+/// Of a client and a node: what a compare-and-swap takes effect after.
 #[derive(Clone, Default)]
 struct Swaps {
-    /// When the last one does.
+    /// When the last of it does.
     last: u64,
-    /// One did not, so no later one does.
+    /// One did not, so no later compare-and-swap does.
     broken: bool,
 }
 
@@ -110,6 +110,16 @@ struct Part {
     from: u32,
     len: u32,
     done: bool,
+}
+
+impl Post {
+    /// Whether a later compare-and-swap waits for this verb, where the fabric orders them.
+    fn is_ordered(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Write => self.purpose == Purpose::Batch,
+            kind => matches!(kind, Kind::CompareSwap { .. }),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -274,12 +274,14 @@ impl World {
         let number = self.add_part(slot, Part { verb: verb as u32, from, len, done: false });
         let mut at = self.between(latest);
         let Post { client, ref verbs, .. } = self.posts[slot as usize];
-        if let Verb { kind: Kind::CompareSwap { .. }, addr, .. } = verbs[verb]
-            && self.orders_swaps()
-        {
+        let Verb { kind, addr, .. } = verbs[verb];
+        if self.orders_swaps() && self.posts[slot as usize].is_ordered(kind) {
             let last = &mut self.clients[client as usize].swaps[addr.node() as usize].last;
-            at = at.max(*last);
-            *last = at;
+            let latest = at.max(*last);
+            if let Kind::CompareSwap { .. } = kind {
+                at = latest;
+            }
+            *last = latest;
         }
         self.push(at, slot, number);
     }
