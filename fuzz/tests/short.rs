@@ -38,7 +38,7 @@ fn found_after(target: &dyn Target, first: u64, executions_max: u64) -> u64 {
 }
 
 /// Damage that the library can report, and that no image leads to, or one by luck, with the reason.
-const UNREACHED: [(&str, &str); 12] = [
+const UNREACHED: [(&str, &str); 13] = [
     (
         "a record's key length exceeds the maximum",
         "no block of an input is larger than the largest key",
@@ -57,6 +57,7 @@ const UNREACHED: [(&str, &str); 12] = [
     ("a freed address is not a block", "told to nobody: the operation has its result"),
     ("block freed twice", "the same"),
     ("a value has no word before it", "told by caches, which no input is opened as"),
+    ("a slot's value is none of its type", "the same; `cache_bounds.rs` has one"),
     (
         "the kind of an extent of the log is wrong",
         "few images have a log that ends inside the pool",

@@ -391,6 +391,39 @@ fn a_damaged_entry_goes_as_others_do() {
     }
 }
 
+/// The same of a value in its slot, which is none of its type: it counts for nothing, whoever comes to it first.
+#[test]
+fn a_damaged_value_in_a_slot_goes_as_others_do() {
+    const BYTES: u64 = 1 << 20;
+    const VALUE: u32 = 0x5a5a_5a5a;
+    let options = options(Design::Reh, &Clock::manual(START)).max_bytes_used(32);
+    for keeps in [false, true] {
+        let (sim, options) = (Sim::new(BYTES), options.clone().keep_evicted(keeps));
+        let cache: Cache<u32, u32> = options.create_on(sim.clone()).unwrap();
+        cache.put(&1, &VALUE).unwrap();
+        let mut image = sim.image();
+        drop(cache);
+        *image.iter_mut().find(|word| **word == VALUE.into()).unwrap() ^= 1 << 40;
+        for key in [Some(1), Some(2), None] {
+            let cache: Cache<u32, u32> = options.open_on(Sim::from_image(&image, BYTES)).unwrap();
+            assert!(matches!(cache.get(&1).unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+            match key {
+                Some(key) => cache.put(&key, &2).unwrap(),
+                None => cache.clear().unwrap(),
+            }
+            let used = || cache.stats().unwrap().cache.unwrap().bytes_used.unwrap();
+            assert_eq!(used(), key.map_or(0, |_| 16));
+            (5..20).for_each(|key| cache.put(&key, &3).unwrap());
+            assert_eq!(used(), 32);
+            // Beside others it stays until its turn has come.
+            if key != Some(2) {
+                assert_eq!(cache.len().unwrap(), 2);
+                assert_sound(&cache);
+            }
+        }
+    }
+}
+
 /// What a closure makes is refused, and nothing is evicted for it, where it is larger than the bound, and where nothing
 /// makes room; a value that is replaced needs no second room.
 #[test]
