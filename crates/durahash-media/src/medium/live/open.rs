@@ -24,7 +24,9 @@
 //! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
 //! | O6 before the first checkpoint: the pages of all batches from the head to the noted one (`checkpoint.rs`) | the same |
 //!
-//! The program begins behind O4, in `Strict` behind O5.
+//! The program begins behind O4, in `Strict` behind O5. But before a pool is open it syncs its state, in every mode, and so waits for O5: what the killed
+//! process had not brought to the disk is there then. Other waits for the disk: first pages, heads and parts are read, which are asked for before
+//! they are looked at; O1 and O2.
 //!
 //! | Step, without it | If it stops after this step |
 //! |---|---|
