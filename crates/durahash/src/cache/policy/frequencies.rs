@@ -107,8 +107,9 @@ impl Row {
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
         let words = self.words();
-        let sum = (words[0] ^ words[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let first = ((sum >> 40 ^ hash >> 53) % COUNTERS as u64) as u32;
+        let add = |sum: u16, counter: u16| sum.wrapping_mul(31).wrapping_add(counter);
+        let sum = self.counters().into_iter().fold(0, add);
+        let first = (u64::from(sum >> 8) ^ hash >> 53) as u32 % COUNTERS as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
         let least = least(row);
         let i = (first + least) as usize % COUNTERS;

@@ -41,8 +41,8 @@ impl Queues for TinyLfu {
             return self.main.pop().or_else(|| self.window.pop());
         }
         let Some(candidate) = self.window.pop() else { return self.main.pop() };
-        let (count, is_used) = frequencies.take_used(candidate);
         let Some((victim, least)) = self.rarest(frequencies) else { return Some(candidate) };
+        let (count, is_used) = frequencies.take_used(candidate);
         let stays = is_used || count > least;
         let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
         self.main.push(kept);
