@@ -5,7 +5,7 @@
 //! repeats after 65,536 merges at the earliest, so segments that were not confirmed for
 //! [`FORGET_EPOCHS`] epochs are dropped.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::planted::{Fault, planted};
@@ -96,6 +96,8 @@ struct View {
     a: WordA,
     /// Its entries from the first one on. The offset to append at is their number, or more.
     seen: Vec<CachedEntry>,
+    /// Entries behind those that this client has appended: answers may come out of order.
+    ahead: BTreeMap<u32, CachedEntry>,
     /// The first entry that no append of this client is under way to.
     next: u32,
     /// The first one that none wants that is under way, if each gets the one after that of the append before.
@@ -118,6 +120,7 @@ impl View {
         View {
             a,
             seen: Vec::new(),
+            ahead: BTreeMap::new(),
             next: 0,
             wanted: 0,
             table: None,
@@ -127,6 +130,19 @@ impl View {
             began_empty: false,
             olds: Vec::new(),
             merging: false,
+        }
+    }
+
+    /// Moves entries from `ahead` as far as none is missing before them.
+    fn catch_up(&mut self) {
+        while let Some(first) = self.ahead.first_entry()
+            && *first.key() as usize <= self.seen.len()
+        {
+            let (idx, entry) = first.remove_entry();
+            match self.seen.get_mut(idx as usize) {
+                Some(seen) => *seen = entry,
+                None => self.seen.push(entry),
+            }
         }
     }
 }
@@ -225,6 +241,7 @@ impl Cache {
         if let Some(new) = known.checked_sub(offset as usize).and_then(|skip| entries.get(skip..)) {
             view.grown = new.len() as u32;
             view.seen.extend(new.iter().map(|&entry| CachedEntry { entry, fp2: None }));
+            view.catch_up();
         }
     }
 
@@ -240,9 +257,8 @@ impl Cache {
     ) {
         let Some(view) = self.view(cur, a) else { return };
         view.confirmed = view.confirmed.max(epoch);
-        if view.seen.len() == idx as usize {
-            view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
-        }
+        view.ahead.insert(idx, CachedEntry { entry, fp2: Some(fp2) });
+        view.catch_up();
     }
 
     /// Another append looks at a cached segment: how many entries it must see behind the cached ones.
@@ -397,5 +413,31 @@ impl Cache {
         let tables = self.segments.values().filter_map(|segment| segment.view.table.as_ref());
         let (bytes, count) = tables.fold((0, 0), |(sum, n), table| (sum + table.bytes(), n + 1));
         (self.segments.len(), bytes, count * 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(kept_entries: u32, segments: u64) -> Cache {
+        let options = Options { kept_entries, ..Options::default() };
+        let cells = vec![Ref::from_word(1)];
+        let mut cache = Cache::new(Directory::new(0, cells).unwrap(), &options);
+        for cur in 0..segments {
+            let suffix = Suffix { bits: 0, made: 0 };
+            cache.meet(Ref::from_word(cur), WordA(1), suffix, Vec::new(), 0);
+        }
+        cache
+    }
+
+    #[test]
+    fn appends_that_are_answered_out_of_order_are_known() {
+        let mut cache = cache(0, 1);
+        let cur = Ref::from_word(0);
+        for (idx, known) in [(2, 0), (3, 0), (0, 1), (1, 4)] {
+            cache.appended(cur, WordA(1), idx, Entry(idx.into()), 0, 0);
+            assert_eq!(cache.snapshot(cur, 9, 0).unwrap().offset, known);
+        }
     }
 }
