@@ -5,7 +5,7 @@
 //! repeats after 65,536 merges at the earliest, so segments that were not confirmed for
 //! [`FORGET_EPOCHS`] epochs are dropped.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::planted::{Fault, planted};
@@ -82,6 +82,11 @@ pub(super) struct Main {
 }
 
 impl Main {
+    /// Entries that it counts for among those that are kept.
+    fn counted(&self) -> usize {
+        self.items.len().max(1)
+    }
+
     /// Its entries that may be of a key with this fp and fp2.
     pub(super) fn matching(&self, fp: u8, fp2: u8) -> impl Iterator<Item = Entry> {
         let from = self.items.partition_point(|item| item.entry.fp() < fp);
@@ -103,7 +108,8 @@ struct View {
     /// The first one that none wants that is under way, if each gets the one after that of the append before.
     wanted: u32,
     table: Option<Rc<FpTable>>,
-    main: Option<Rc<Main>>,
+    /// The MainSegment, if it is kept, and its number in the order of keeping.
+    main: Option<(u64, Rc<Main>)>,
     /// Entries that were appended between the last two looks.
     grown: u32,
     confirmed: u64,
@@ -176,9 +182,10 @@ pub(super) struct Cache {
     pub(super) directory: Directory,
     segments: HashMap<Ref, Segment>,
     without: Option<Technique>,
-    /// Segments whose MainSegments are kept, the one that was written last at the end, and how many entries these have
-    /// at most.
-    kept: VecDeque<Ref>,
+    /// Segments whose MainSegments are kept, the one that was written last at the end.
+    kept: BTreeMap<u64, Ref>,
+    /// How many entries these have, an empty one counted as one, and may have.
+    kept_entries: usize,
     kept_max: usize,
 }
 
@@ -186,7 +193,8 @@ impl Cache {
     pub(super) fn new(directory: Directory, options: &Options) -> Self {
         let without = options.without;
         let kept_max = if without.is_none() { options.kept_entries as usize } else { 0 };
-        Cache { directory, segments: HashMap::new(), without, kept: VecDeque::new(), kept_max }
+        let (segments, kept) = (HashMap::new(), BTreeMap::new());
+        Cache { directory, segments, without, kept, kept_entries: 0, kept_max }
     }
 
     /// The cached state of `cur`, unless it was not confirmed for long.
@@ -205,7 +213,7 @@ impl Cache {
             offset,
             window: window.min(entries - offset),
             table: view.table.clone(),
-            main: view.main.clone(),
+            main: view.main.as_ref().map(|(_, main)| Rc::clone(main)),
         })
     }
 
@@ -218,6 +226,7 @@ impl Cache {
         buddies: Vec<Ref>,
         epoch: u64,
     ) {
+        self.unkeep(cur);
         self.segments.insert(cur, Segment { suffix, buddies, view: View::new(a, epoch) });
     }
 
@@ -228,6 +237,7 @@ impl Cache {
 
     /// Drops the contents of a segment whose word A has changed.
     pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
+        self.unkeep(cur);
         if let Some(segment) = self.segments.get_mut(&cur) {
             segment.view = View::new(a, epoch);
         }
@@ -339,40 +349,43 @@ impl Cache {
         }
     }
 
-    fn main(&self, cur: Ref) -> Option<&Rc<Main>> {
-        self.segments.get(&cur)?.view.main.as_ref()
-    }
-
-    /// Entries that are kept.
+    /// Entries that are kept, an empty MainSegment counted as one.
     pub(super) fn kept_len(&self) -> usize {
-        self.kept.iter().filter_map(|&cur| self.main(cur)).map(|main| main.items.len()).sum()
+        self.kept_entries
     }
 
     /// Keeps the MainSegment that this client has written, as far as there is room.
     pub(super) fn keep(&mut self, cur: Ref, a: WordA, main: Main) {
+        self.unkeep(cur);
+        let number = self.kept.last_key_value().map_or(0, |(last, _)| last + 1);
+        let entries = main.counted();
         let Some(view) = self.view(cur, a) else { return };
-        view.main = Some(Rc::new(main));
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.retain(|&other| other != cur && self.main(other).is_some());
-        kept.push_back(cur);
-        self.kept = kept;
-        while self.kept_len() > self.kept_max
-            && let Some(oldest) = self.kept.pop_front()
-            && let Some(segment) = self.segments.get_mut(&oldest)
+        view.main = Some((number, Rc::new(main)));
+        self.kept.insert(number, cur);
+        self.kept_entries += entries;
+        while self.kept_entries > self.kept_max
+            && let Some((_, &oldest)) = self.kept.first_key_value()
         {
-            segment.view.main = None;
+            self.unkeep(oldest);
         }
+    }
+
+    /// Takes a MainSegment that was kept.
+    fn unkeep(&mut self, cur: Ref) -> Option<Rc<Main>> {
+        let (number, main) = self.segments.get_mut(&cur)?.view.main.take()?;
+        self.kept.remove(&number);
+        self.kept_entries -= main.counted();
+        Some(main)
     }
 
     /// The suffix, the entries, and the MainSegment, of a full segment that this client knows whole. Then that is not kept.
     pub(super) fn take_whole(&mut self, cur: Ref, a: WordA, entries: u32) -> Option<Whole> {
-        let Segment { suffix, view, .. } = self.segments.get_mut(&cur)?;
+        let Segment { suffix, view, .. } = self.segments.get(&cur)?;
         if !view.a.is(a) || view.seen.len() != entries as usize {
             return None;
         }
-        let main = view.main.take()?;
         let seen = view.seen.iter().map(|seen| (seen.entry, seen.fp2)).collect();
-        Some((*suffix, seen, main))
+        Some((*suffix, seen, self.unkeep(cur)?))
     }
 
     fn view(&mut self, cur: Ref, a: WordA) -> Option<&mut View> {
@@ -429,6 +442,20 @@ mod tests {
             cache.meet(Ref::from_word(cur), WordA(1), suffix, Vec::new(), 0);
         }
         cache
+    }
+
+    #[test]
+    fn empty_mains_are_kept_as_few_as_others() {
+        let mut cache = cache(2, 3);
+        let kept = |cache: &Cache| {
+            [0, 1, 2].map(|cur| cache.snapshot(Ref::from_word(cur), 1, 0).unwrap().main.is_some())
+        };
+        for cur in [0, 1, 0, 2] {
+            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Vec::new(), mark: 0 });
+        }
+        assert_eq!((kept(&cache), cache.kept_len()), ([true, false, true], 2));
+        cache.turn(Ref::from_word(0), WordA(2), 0);
+        assert_eq!((kept(&cache), cache.kept_len()), ([false, false, true], 1));
     }
 
     #[test]

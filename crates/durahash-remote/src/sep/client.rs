@@ -82,7 +82,7 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Bytes of the same tables without record points.
     pub plain_table_bytes: u64,
-    /// Entries of MainSegments that are kept.
+    /// Entries of MainSegments that are kept, an empty one counted as one.
     pub kept_entries: u64,
     /// Bytes of the cached directory.
     pub directory_bytes: u64,

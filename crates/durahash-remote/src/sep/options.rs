@@ -33,8 +33,9 @@ pub struct Options {
     /// Of this client: the interval of its heartbeats, which also advance the epoch, in ns; 1 ms by default, at most a
     /// quarter of the lease.
     pub tick_ns: u64,
-    /// Of this client: entries of MainSegments that it keeps, at most, of those that its merges wrote last; 65,536 by
-    /// default (1 MiB), 0 with a technique turned off. What it looks up among them takes one round trip, and merges do not read them.
+    /// Of this client: entries of MainSegments that it keeps, at most, of those that its merges wrote last, an empty one
+    /// counted as one; 65,536 by default (1 MiB), 0 with a technique turned off. What it looks up among them takes one round
+    /// trip, and merges do not read them.
     pub kept_entries: u32,
     /// Of this client: a technique to turn off, for measuring its effect; none by default.
     pub without: Option<Technique>,
