@@ -434,8 +434,7 @@ mod tests {
     use super::*;
 
     fn cache(kept_entries: u32, segments: u64) -> Cache {
-        let mut options = Options::default();
-        options.kept_entries = kept_entries;
+        let options = Options { kept_entries, ..Options::default() };
         let cells = vec![Ref::from_word(1)];
         let mut cache = Cache::new(Directory::new(0, cells).unwrap(), &options);
         for cur in 0..segments {

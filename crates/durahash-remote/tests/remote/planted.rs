@@ -16,12 +16,12 @@ type Shape = fn(&mut Plan);
 
 const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
-    (&[KnownByAddress], returning, 2, 100),
+    (&[KnownByAddress], returning, 1, 100),
     (&[ComparedLate], any, 17, 100),
     (&[ZeroBuddy], splitting, 121, 500),
     (&[OtherIsFree], staying, 145, 300),
-    (&[BehindFree], wide, 83, 300),
-    (&[WindowIsAll], wide, 43, 100),
+    (&[BehindFree], wide, 15, 300),
+    (&[WindowIsAll], wide, 57, 100),
     (&[OldestFirst], any, 2, 100),
     (&[TombstonePassed], any, 2, 100),
     (&[RangeBare, RangeUnchecked], large, 1, 5),
@@ -30,44 +30,44 @@ const LOOKS: &[Case] = &[
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
-    (&[OrderAssumed], crowded, 12, 100),
+    (&[OrderAssumed], crowded, 13, 100),
     (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
-    (&[OthersMerge], any, 14, 200),
+    (&[OthersMerge], any, 7, 200),
     (&[TombstoneMerged], any, 1, 100),
     (&[KeysUncompared], any, 1, 100),
     (&[HintOfAny], any, 1, 100),
-    (&[CommitWithMain], any, 16, 100),
+    (&[CommitWithMain], any, 2, 100),
 ];
 
 const SPLITS: &[Case] = &[
     (&[SplitByHints], any, 72, 500),
     (&[DepthBitsKept], any, 1, 100),
-    (&[BuddyWithHalves], splitting, 13, 200),
-    (&[BuddyLast], any, 583, 1000),
-    (&[NotAdopted], any, 20, 100),
-    (&[LoserFrees], splitting, 48, 200),
+    (&[BuddyWithHalves], splitting, 15, 200),
+    (&[BuddyLast], any, 33, 1000),
+    (&[NotAdopted], any, 19, 100),
+    (&[LoserFrees], splitting, 65, 200),
     (&[DoubledFirst], splitting, 23, 200),
-    (&[PendingOverlooked], splitting, 101, 500),
+    (&[PendingOverlooked], splitting, 128, 500),
 ];
 
 const EPOCHS: &[Case] = &[
-    (&[ReusedAtOnce], any, 16, 200),
-    (&[TwoEpochs], churning, 706, 1000),
-    (&[RowIsLatest], returning, 194, 1000),
+    (&[ReusedAtOnce], any, 26, 200),
+    (&[TwoEpochs], churning, 369, 1000),
+    (&[RowIsLatest], returning, 1514, 3000),
     (&[RowsUnasked], any, 15, 500),
-    (&[EpochOnce], joining, 1338, 2000),
-    (&[Narrow, GuessStale], guessing, 191, 1000),
+    (&[EpochOnce], joining, 1038, 2000),
+    (&[Narrow, GuessStale], guessing, 251, 1000),
     (&[Narrow, TagOfRow], turning, 1, 5),
     (&[Narrow, WaitsHolding], turning, 1, 5),
-    (&[Narrow, Unflushed], turning, 36, 1000),
-    (&[Narrow, TurnsUnwaited], turning, 119, 200),
+    (&[Narrow, Unflushed], turning, 2, 1000),
+    (&[Narrow, TurnsUnwaited], turning, 183, 200),
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 3, 100),
+    (&[RetiredUnfiltered], sweeping, 9, 100),
     (&[BagUnfiltered], sweeping, 1, 100),
-    (&[ClaimUnwaited], sweeping, 26, 500),
+    (&[ClaimUnwaited], sweeping, 34, 500),
 ];
 
 const RESTS: &[Case] =
@@ -76,7 +76,7 @@ const RESTS: &[Case] =
 const LEASES: &[Case] = &[
     (&[Unfenced], any, 2, 100),
     (&[Unfenced, LeaseBefore, LeaseAfter], leased, 3, 300),
-    (&[Unfenced, BeatWhenSeen], leased, 75, 300),
+    (&[Unfenced, BeatWhenSeen], leased, 28, 300),
 ];
 
 /// As they are drawn.
