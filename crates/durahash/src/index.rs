@@ -45,8 +45,6 @@ pub enum Room {
     ForNewOfBatch,
     /// As [`None`](Room::None), by that batch.
     OfBatch,
-    /// As [`None`](Room::None), where an entry is removed for one that comes: space is given back by one in four.
-    ForOther,
 }
 
 impl Room {
@@ -54,12 +52,6 @@ impl Room {
     #[inline(always)]
     pub(crate) fn is_for_new(self) -> bool {
         matches!(self, Room::ForNew | Room::ForNewOfBatch)
-    }
-
-    /// True if units that are sparse behind a removal are merged at once.
-    #[inline(always)]
-    pub(crate) fn merges(self, h: u64) -> bool {
-        self != Room::ForOther || h.is_multiple_of(4)
     }
 
     /// True for a change by a batch.
@@ -368,6 +360,15 @@ pub trait Index: IndexBase<Slot = u64> {
     /// slot could be made; [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`Poisoned`](crate::ErrorKind::Poisoned).
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
+
+    /// The same with [`Room::None`], of a removal for an entry that comes: units that are sparse then are merged behind
+    /// one in four, as a pair stays sparse over many of them.
+    ///
+    /// # Errors
+    /// As of [`update`](Index::update).
+    fn make_way(&self, h: u64, f: Updater<'_>) -> Result<Option<u64>> {
+        self.update(h, Room::None, f)
+    }
 
     /// The payloads of a few hashes (some dozens), found without locks, into `out`, for a batch that has closed the
     /// pool's [gate](durahash_media::Gate) for them: no writer had the locks of a hash, so none that did not see the

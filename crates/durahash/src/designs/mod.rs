@@ -2,8 +2,6 @@
 
 use durahash_media::{ErrorKind, Format, PmU64, Result, on_media};
 
-use crate::index::Room;
-
 on_media! {
     /// A hash and its payload.
     pub struct Slot: 16, align 16 {
@@ -79,14 +77,6 @@ macro_rules! hold_admitted {
     };
 }
 
-/// Merges behind a removal, if that is due. Apart, so that other updates have no instruction of it.
-#[inline(never)]
-fn merge_behind(room: Room, h: u64, merge: impl FnOnce()) {
-    if room.merges(h) {
-        merge();
-    }
-}
-
 /// The methods of [`IndexBase`](crate::index::IndexBase) that all have alike.
 macro_rules! base_methods {
     () => {
@@ -116,9 +106,17 @@ macro_rules! index_methods {
             self.medium().event(Event::Ack);
             let (found, change) = done?;
             if change == Change::Remove && found.is_some() {
-                crate::designs::merge_behind(room, h, || self.merge_around(h));
+                self.merge_around(h);
             }
             Ok(found)
+        }
+
+        fn make_way(&self, h: u64, f: Updater<'_>) -> Result<Option<u64>> {
+            if h.is_multiple_of(4) {
+                return self.update(h, Room::None, f);
+            }
+            self.pool.writable()?;
+            operation(self.medium(), || self.update_slot(h, Room::None, f)).map(|(found, _)| found)
         }
     };
 }

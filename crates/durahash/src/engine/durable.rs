@@ -199,6 +199,10 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
         self.changed(|index| index.update(h, room, f))
     }
 
+    fn make_way(&self, h: u64, f: Updater<'_>) -> Result<Option<u64>> {
+        self.changed(|index| index.make_way(h, f))
+    }
+
     fn look_in_batch(&self, h: &[u64], rooms: &[Room], out: &mut [Option<Option<u64>>]) {
         self.index.look_in_batch(h, rooms, out);
     }

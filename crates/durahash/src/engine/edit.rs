@@ -98,22 +98,22 @@ impl<'a> Edit<'a> {
         if let Some(draft) = draft {
             if let Some(payload) = engine.records.payload_of(&draft) {
                 (edit.draft, edit.name) = (Some((draft, 0)), payload);
-                return Ok(edit);
-            }
-            let off = match engine.records.alloc(&draft)? {
-                Some(off) => off,
-                None => {
-                    engine.finish_sweep()?;
-                    let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                    engine.records.alloc(&draft)?.ok_or_else(none)?
-                }
-            };
-            edit.draft = Some((draft, off));
-            match engine.records.write(off, &draft) {
-                Ok(name) => edit.name = name,
-                Err(e) => {
-                    edit.abandon();
-                    return Err(e);
+            } else {
+                let off = match engine.records.alloc(&draft)? {
+                    Some(off) => off,
+                    None => {
+                        engine.finish_sweep()?;
+                        let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
+                        engine.records.alloc(&draft)?.ok_or_else(none)?
+                    }
+                };
+                edit.draft = Some((draft, off));
+                match engine.records.write(off, &draft) {
+                    Ok(name) => edit.name = name,
+                    Err(e) => {
+                        edit.abandon();
+                        return Err(e);
+                    }
                 }
             }
         }

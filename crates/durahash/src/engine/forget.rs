@@ -20,7 +20,7 @@ use super::record::{HEADER_BYTES, Header};
 use super::records::{Record, is_damage};
 use super::{ENTRY_BYTES, Engine, Single};
 use crate::cache::planted::{Fault, planted};
-use crate::index::{Change, Room};
+use crate::index::Change;
 
 impl Engine<Single> {
     /// Bytes of an entry: its slot, and its record or cell, where the slot does not have the value.
@@ -157,7 +157,7 @@ impl Engine<Single> {
     pub(crate) fn evict(&self, h: u64) -> Result<Option<u64>> {
         if self.is_in_slots() {
             let mut is_named = false;
-            let found = self.index.update(h, Room::ForOther, &mut |found| {
+            let found = self.index.make_way(h, &mut |found| {
                 is_named = found.is_some_and(|payload| !self.records.has_value(payload));
                 Ok(if is_named { Change::Keep } else { Change::Remove })
             })?;
@@ -171,9 +171,7 @@ impl Engine<Single> {
             loop {
                 let mut bytes = 0;
                 let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
-                let updated = self
-                    .index
-                    .update(h, Room::ForOther, &mut |found| edit.first(found, &mut bytes));
+                let updated = self.index.make_way(h, &mut |found| edit.first(found, &mut bytes));
                 if let Some((_, had)) = self.end(edit, updated)? {
                     return Ok(had.then_some(bytes));
                 }

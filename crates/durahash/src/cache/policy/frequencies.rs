@@ -32,6 +32,17 @@ const TAG: u16 = !15;
 /// Counters of a word.
 const LANES: usize = 4;
 
+/// What each counter of a row weighs in its sum: powers of 31.
+const WEIGHTS: [u16; COUNTERS] = {
+    let mut weights = [1_u16; COUNTERS];
+    let mut i = COUNTERS - 1;
+    while i > 0 {
+        weights[i - 1] = weights[i].wrapping_mul(31);
+        i -= 1;
+    }
+    weights
+};
+
 /// Two words, so that all counters are compared at once.
 #[derive(Default)]
 #[repr(align(16))]
@@ -107,8 +118,9 @@ impl Row {
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
         let words = self.words();
-        let add = |sum: u16, counter: u16| sum.wrapping_mul(31).wrapping_add(counter);
-        let sum = self.counters().into_iter().fold(0, add);
+        let parts =
+            self.counters().into_iter().zip(WEIGHTS).map(|(c, weight)| c.wrapping_mul(weight));
+        let sum = parts.fold(0_u16, u16::wrapping_add);
         let first = (u64::from(sum >> 8) ^ hash >> 53) as u32 % COUNTERS as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
         let least = least(row);
