@@ -20,7 +20,7 @@ use durahash_remote::{BlockingMap, Error, Options, Pair, Result};
 const BATCH: u64 = 64;
 /// Bytes of the nodes' memory for each key, and of each node for each client. The system gives those that are used.
 const KEY_BYTES: u64 = 512;
-const CLIENT_BYTES: u64 = 1 << 20;
+const CLIENT_BYTES: u64 = 4 << 20;
 
 /// The value of `name=value` among the arguments: the first one.
 fn argument(name: &str, default: &str) -> String {
