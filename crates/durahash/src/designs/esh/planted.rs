@@ -7,6 +7,4 @@ faults! {
     EntryUncounted,
     /// An entry that comes home is not counted before it leaves its other bucket.
     HomeUncounted,
-    /// A lookup does not look again whether the slot is live in which it has found its hash.
-    LiveOnce,
 }

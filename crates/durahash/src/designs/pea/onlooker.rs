@@ -222,7 +222,7 @@ impl<M: Medium> Sight for Segments<M, false> {
                 if medium.load(&slot.h) == h {
                     let payload = medium.load(&slot.payload);
                     let now = Head::<false>([medium.load(&bucket.head[0]), 0]);
-                    let is_live = now.live() & 1 << i != 0 || planted(Fault::LiveOnce);
+                    let is_live = now.live() & 1 << i != 0;
                     return Ok(is_live.then_some(Some(payload)));
                 }
             }

@@ -11,8 +11,6 @@ faults! {
     SegmentUncounted,
     /// Changes of the values of a key of a multimap are not noted.
     ValuesUnnoted,
-    /// A lookup does not look again whether the slot is live in which it has found its hash.
-    LiveOnce,
     /// A lookup in a multimap does not ask if the head of a bucket was changed while it read the slots.
     HeadOnce,
     /// A walk does not ask if its segment was replaced meanwhile.
