@@ -121,7 +121,7 @@ impl NodeFile {
         accept_suspect: bool,
         prepare: impl FnOnce(&Self) -> Result<T>,
     ) -> Result<(Self, T)> {
-        let file = PoolFile::open(path, false)?;
+        let file = PoolFile::open(path, false, true)?;
         let (header, before) = read(&file).map_err(|e| e.at_path(path))?;
         let expected = bytes.unwrap_or(header.bytes);
         if header.bytes != expected {

@@ -102,7 +102,12 @@ fn open_file(
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let mut medium = match Mapped::open(path, settings.read_only, &options) {
         Err(e) if settings.read_only && matches!(e.kind(), ErrorKind::Locked) => {
-            return look_on(settings, path, required);
+            match look_on(settings, path, required) {
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) => {
+                    Mapped::open_after_a_moment(path, &options)?
+                }
+                looked_on => return looked_on,
+            }
         }
         opened => opened?,
     };

@@ -21,8 +21,8 @@ use crate::primitive::lock;
 
 /// Attempts to have a file that another process does not replace or remove before it is locked.
 const ATTEMPTS: u32 = 16;
-/// How often, and after which pause, a writer asks again for a lock that is held: that of a killed process is there until
-/// nobody looks at its memory any more (as one does who reads its maps in `/proc`), which may be a moment after its end was told.
+/// How often, and after which pause, a lock that is held is asked for again: that of a killed process is there until nobody
+/// looks at its memory any more (as one does who reads its maps in `/proc`), which may be a moment after its end was told.
 const LINGERS: u32 = 20;
 const LINGER: Duration = Duration::from_millis(5);
 /// A growth by at least so many bytes is first compared with the space that there is.
@@ -92,11 +92,11 @@ impl PoolFile {
         PoolFile { file, path: path.into(), unpublished, is_new, process }
     }
 
-    /// The file at `path`, which is a regular one and not empty.
-    pub(in crate::medium) fn open(path: &Path, read_only: bool) -> Result<Self> {
+    /// The file at `path`, which is a regular one and not empty. If it `asks_again`, it waits a moment for the end of who has it.
+    pub(in crate::medium) fn open(path: &Path, read_only: bool, asks_again: bool) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             let opened = Self::open_unlocked(path, read_only)?;
-            opened.lock_patiently(read_only)?;
+            opened.lock_patiently(read_only, if asks_again { LINGERS } else { 0 })?;
             // Before it was locked, a compaction may have put another file in its place: what is
             // stored in this one would be lost.
             if opened.has_name(path)? {
@@ -143,8 +143,8 @@ impl PoolFile {
         }
     }
 
-    fn lock_patiently(&self, shared: bool) -> Result<()> {
-        for _ in 0..if shared { 0 } else { LINGERS } {
+    fn lock_patiently(&self, shared: bool, asks: u32) -> Result<()> {
+        for _ in 0..asks {
             match self.lock(shared) {
                 Err(e) if matches!(e.kind(), ErrorKind::Locked) => sleep(LINGER),
                 locked => return locked,
@@ -649,14 +649,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         std::fs::write(&path, "not empty").unwrap();
-        let mut of_child = PoolFile::open(&path, false).unwrap();
+        let mut of_child = PoolFile::open(&path, false, true).unwrap();
         // As after a fork, there are two descriptors of the one open file.
         let of_parent = of_child.file.try_clone().unwrap();
         of_child.process = Process(0);
         drop(of_child);
-        let refused = PoolFile::open(&path, false).err().unwrap();
+        let refused = PoolFile::open(&path, false, true).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Locked));
         of_parent.unlock().unwrap();
-        PoolFile::open(&path, false).unwrap();
+        PoolFile::open(&path, false, true).unwrap();
     }
 }

@@ -178,7 +178,15 @@ impl Mapped {
     /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
-        Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
+        Self::map(Arc::new(PoolFile::open(path, read_only, !read_only)?), read_only, options)
+    }
+
+    /// The same to read, where nobody lets others [look on](Mapped::look_on): the process that has it open may have been killed.
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open).
+    pub fn open_after_a_moment(path: &Path, options: &MappedOptions) -> Result<Self> {
+        Self::map(Arc::new(PoolFile::open(path, true, true)?), true, options)
     }
 
     /// A pool that another process has open for writing, as it is from moment to moment; `None` where that process has not said
