@@ -259,6 +259,13 @@ mod tests {
         Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, assumed, seed: 1 }
     }
 
+    /// As in the paper, where a client remembers no MainSegment.
+    fn sep() -> durahash_remote::Options {
+        let mut options = durahash_remote::Options::default();
+        options.kept_entries = 0;
+        options
+    }
+
     fn streams(count: u64, from: u64, keys: u64, op: fn(u64) -> Op) -> Vec<Vec<Op>> {
         (0..count)
             .map(|i| (from + i..from + keys).step_by(count as usize).map(op).collect())
@@ -269,10 +276,9 @@ mod tests {
     /// swaps that were lost and with splits.
     #[test]
     fn runs_repeat_and_go_on_from_an_image() {
-        for (kind, trips) in [
-            (Kind::Sep(durahash_remote::Options::default()), 2.0..5.0),
-            (Kind::Race(race::Options::default()), 3.0..6.0),
-        ] {
+        for (kind, trips) in
+            [(Kind::Sep(sep()), 2.0..5.0), (Kind::Race(race::Options::default()), 3.0..6.0)]
+        {
             let mut ends = Vec::new();
             for _ in 0..2 {
                 let bed = Bed::new(setting(kind, 2)).unwrap();
@@ -297,7 +303,7 @@ mod tests {
     #[test]
     fn a_technique_left_out_costs_round_trips() {
         let trips = |without, awaited| {
-            let mut options = durahash_remote::Options::default();
+            let mut options = sep();
             options.without = without;
             let bed = Bed::new(Setting { awaited, ..setting(Kind::Sep(options), 1) }).unwrap();
             bed.run(streams(1, 0, 500, Op::Put), false).unwrap();
