@@ -54,11 +54,9 @@ impl<I: Index, M: Medium> Lookup for Durable<I, M> {
 
     fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>> {
         let mut copied = None;
-        let copy = |name| {
-            let is_cell = cell.value_in(name).is_none();
-            copied = (is_cell && out.copy_cell(&self.pool, cell, name)).then_some(name);
-        };
-        let found = self.read_once(h, copy)?;
+        let found = self.read_once(h, |name| {
+            copied = out.copy_cell(&self.pool, cell, name).then_some(name);
+        })?;
         (copied.is_some() || !found).then_some(copied)
     }
 }

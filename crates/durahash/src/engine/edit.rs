@@ -78,13 +78,29 @@ impl<'a> Edit<'a> {
         rule: Rule<'a>,
         draft: Option<Draft<'a>>,
     ) -> Result<Self> {
-        let mut edit = Edit {
+        let (mut off, mut name) = (0, 0);
+        if let Some(draft) = &draft {
+            if let Some(payload) = engine.records.payload_of(draft) {
+                name = payload;
+            } else {
+                off = match engine.records.alloc(draft)? {
+                    Some(off) => off,
+                    None => {
+                        engine.finish_sweep()?;
+                        let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
+                        engine.records.alloc(draft)?.ok_or_else(none)?
+                    }
+                };
+                name = engine.records.write(off, draft).inspect_err(|_| engine.release(off))?;
+            }
+        }
+        Ok(Edit {
             engine,
             h,
             key,
             rule,
-            draft: None,
-            name: 0,
+            draft: draft.map(|draft| (draft, off)),
+            name,
             copies: Vec::new(),
             replaced: 0,
             before: Vec::new(),
@@ -94,30 +110,7 @@ impl<'a> Edit<'a> {
             by: 0,
             is_locked: false,
             again: None,
-        };
-        if let Some(draft) = draft {
-            if let Some(payload) = engine.records.payload_of(&draft) {
-                (edit.draft, edit.name) = (Some((draft, 0)), payload);
-            } else {
-                let off = match engine.records.alloc(&draft)? {
-                    Some(off) => off,
-                    None => {
-                        engine.finish_sweep()?;
-                        let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                        engine.records.alloc(&draft)?.ok_or_else(none)?
-                    }
-                };
-                edit.draft = Some((draft, off));
-                match engine.records.write(off, &draft) {
-                    Ok(name) => edit.name = name,
-                    Err(e) => {
-                        edit.abandon();
-                        return Err(e);
-                    }
-                }
-            }
-        }
-        Ok(edit)
+        })
     }
 
     /// The new record did not come to lie where damage points to: it must not be taken for an old one and freed.
