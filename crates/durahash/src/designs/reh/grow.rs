@@ -75,7 +75,7 @@ impl<M: Medium> Reh<M> {
             let slot = &old_bucket.slots[i as usize];
             let h = medium.load(&slot.h);
             if extend::covers(upper_prefix, depth + 1, h) {
-                let to = slot_for(h, self.full() & !upper.meta.live());
+                let to = slot_for(h, self.full & !upper.meta.live());
                 medium.store(&new_bucket.slots[to as usize].payload, medium.load(&slot.payload));
                 medium.store(&new_bucket.slots[to as usize].h, h);
                 upper.meta.add(to, h);
@@ -185,7 +185,7 @@ impl<M: Medium> Reh<M> {
     /// The most live slots of two buddies that are merged: 11 of 15. A lower bound would leave more
     /// space in use after deletions, a higher one would split again soon.
     fn merge_limit(&self) -> u32 {
-        self.slots * 11 / SLOTS
+        self.slots() * 11 / SLOTS
     }
 
     /// Merges the bucket of `h` with its buddy, as often as both are sparse.
@@ -260,7 +260,7 @@ impl<M: Medium> Reh<M> {
         for i in BitMask(upper.meta.live()) {
             let source = &from.slots[i as usize];
             let h = medium.load(&source.h);
-            let i = slot_for(h, free & self.full());
+            let i = slot_for(h, free & self.full);
             let slot = &to.slots[i as usize];
             medium.store(&slot.payload, medium.load(&source.payload));
             medium.store(&slot.h, h);

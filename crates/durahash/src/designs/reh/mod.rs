@@ -173,8 +173,8 @@ pub struct Reh<M: Medium> {
     directory: Directory<u32>,
     /// Metadata, by the number of the bucket.
     metas: Reserved<4>,
-    /// Slots of a bucket that are used.
-    slots: u32,
+    /// The bitmap of a bucket without a free slot.
+    full: u16,
     words: Words,
     /// The extents that were of units at the open, one bit each.
     recovered: Vec<u64>,
@@ -226,9 +226,9 @@ impl<M: Medium> Reh<M> {
         self.directory.find(h) == bucket
     }
 
-    /// The bitmap of a bucket without a free slot.
-    fn full(&self) -> u16 {
-        ((1_u32 << self.slots) - 1) as u16
+    /// Slots of a bucket that are used.
+    fn slots(&self) -> u32 {
+        self.full.count_ones()
     }
 
     /// Starts to fetch the line of the bucket in which `h` probably is, while the metadata are
@@ -431,7 +431,7 @@ impl<M: Medium> IndexBase for Reh<M> {
     type Slot = u64;
 
     fn reserve(&self, entries: u64) -> Result<()> {
-        split_ahead(entries, u64::from(self.slots).div_ceil(2), |h, to| self.split_once(h, to))
+        split_ahead(entries, u64::from(self.slots()).div_ceil(2), |h, to| self.split_once(h, to))
     }
 
     fn prefetch(&self, h: &[u64]) {

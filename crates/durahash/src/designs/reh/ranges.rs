@@ -382,7 +382,7 @@ impl<M: Medium> Reh<M> {
         prefix: u64,
         depth: u32,
     ) -> impl Iterator<Item = (u32, u64)> + 'a {
-        (0..self.slots)
+        (0..self.slots())
             .map(move |i| (i, self.medium().load(&bucket.slots[i as usize].h)))
             .filter(move |(_, h)| extend::covers(prefix, depth, *h))
     }

@@ -106,7 +106,7 @@ impl<M: Medium> Reh<M> {
         Ok(Reh {
             metas: Reserved::growing(0, (bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
-            slots,
+            full: ((1_u32 << slots) - 1) as u16,
             words: Words::new(&map),
             recovered: Vec::new(),
             live: Counter::default(),
@@ -137,7 +137,7 @@ impl<M: Medium> Reh<M> {
         self.writers.parts_to_make = AtomicU64::new(ALL_PARTS);
         // A number that the buckets cannot hold is none, whatever its checksum says.
         let saved = self.map.saved(SAVED).and_then(|saved| saved.checked_sub(1));
-        self.writers.saved_live = saved.filter(|n| *n <= buckets * u64::from(self.slots));
+        self.writers.saved_live = saved.filter(|n| *n <= buckets * u64::from(self.slots()));
         let mut space = wait_lock(&self.writers.space, self.medium());
         (space.unswept, space.is_counted) = (extents.iter().copied().collect(), false);
         drop(space);
@@ -187,7 +187,7 @@ impl<M: Medium> Reh<M> {
         let buckets = growth.units();
         IndexStats {
             slots_used: self.met_count(),
-            slots: buckets * u64::from(self.slots),
+            slots: buckets * u64::from(self.slots()),
             medium_bytes: buckets * BUCKET_BYTES,
             dram_bytes: self.directory.bytes() + buckets * size_of::<[AtomicU64; 4]>() as u64,
             ..growth.figures(self.directory.depth())

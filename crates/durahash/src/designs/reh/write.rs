@@ -129,7 +129,7 @@ impl<M: Medium> Reh<M> {
         loop {
             let held = self.hold_to_write(h, room)?;
             let found = or_release!(held, self.probe(h, held.bucket));
-            if found.is_none() && room.is_for_new() && held.meta.live() == self.full() {
+            if found.is_none() && room.is_for_new() && held.meta.live() == self.full {
                 self.split(held, h)?;
                 continue;
             }
@@ -156,7 +156,7 @@ impl<M: Medium> Reh<M> {
     ) -> Option<Option<u64>> {
         let found = self.look_in(h, sought, |lock, version, _| lock.is_free_at(version))?;
         if found.is_none() && room.is_for_new() {
-            let free = self.full() & !self.meta(sought.entry()).live();
+            let free = self.full & !self.meta(sought.entry()).live();
             let bucket = self.bucket(sought.entry()).ok().filter(|_| free != 0)?;
             self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
         }
@@ -167,7 +167,7 @@ impl<M: Medium> Reh<M> {
     fn insert(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
         let medium = self.medium();
         self.pool.touch(held.bucket * BUCKET_BYTES);
-        let free = self.full() & !held.meta.live();
+        let free = self.full & !held.meta.live();
         assert!(free != 0, "Room::None was given for what inserts");
         let i = slot_for(h, free);
         let slot = &bucket.slots[i as usize];
