@@ -25,9 +25,15 @@ impl Queue {
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u64> {
-        let hash = self.0.pop_front();
+        let hash = self.pop_to_push();
         self.shrink();
         hash
+    }
+
+    /// The same where as many come in behind it.
+    #[inline]
+    pub(super) fn pop_to_push(&mut self) -> Option<u64> {
+        self.0.pop_front()
     }
 
     /// Gives places back that nothing needs, nor soon will.

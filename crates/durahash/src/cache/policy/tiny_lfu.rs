@@ -73,7 +73,7 @@ impl TinyLfu {
     fn rarest(&mut self, frequencies: &Frequencies) -> Option<(u64, u16)> {
         let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
         for hash in &mut oldest[..count] {
-            *hash = self.main.pop()?;
+            *hash = self.main.pop_to_push()?;
         }
         // All are asked for before any is compared: their lines come at once.
         let counts = oldest.map(|hash| frequencies.get(hash));
