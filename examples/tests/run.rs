@@ -20,7 +20,7 @@ macro_rules! run {
     )*};
 }
 
-run!(batches blobs copies counters dedup errors from_redb kept_sessions latency many_pools reopen service sessions);
+run!(batches blobs copies counters dedup errors from_redb kept_sessions latency many_pools reopen service);
 
 /// A limit of the system that is met is no panic, and the message names the limit.
 #[test]

@@ -21,7 +21,7 @@ fn every_cut_is_recovered() {
             if enough && looked.inside > 0 && looked.blocks > 4 {
                 break;
             }
-            tester.random(seed, OPS).unwrap();
+            tester.random(seed, budget(40, OPS)).unwrap();
         }
         let looked = tester.looked;
         println!("{case:?}: {looked:?}");

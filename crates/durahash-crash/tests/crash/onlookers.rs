@@ -491,10 +491,13 @@ fn a_reader_beside_a_writer_that_is_held_up_sees_one_state_or_the_other() {
     }
 }
 
+/// For so many rounds that each planted fault of the design, below, comes well within them.
 #[test]
 fn readers_that_are_held_up_see_what_was_there() {
-    for design in DESIGNS {
-        assert_eq!(by_held_up_readers(design, budget(40_000, 2_000_000)), None);
+    for (design, rounds) in
+        DESIGNS.into_iter().zip([40_000, 15_000, 15_000, 40_000, 20_000, 10_000])
+    {
+        assert_eq!(by_held_up_readers(design, budget(rounds, 2_000_000)), None);
     }
 }
 

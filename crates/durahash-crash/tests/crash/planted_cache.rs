@@ -21,18 +21,20 @@ type Planted = (Option<Fault>, Option<reh::Fault>);
 
 /// What is found with this fault, and that nothing is without it.
 fn is_found(fault: Planted, find: impl Fn() -> Option<String>) {
-    plant(fault.0);
-    reh::plant(fault.1);
-    let found = find();
-    plant(None);
-    reh::plant(None);
-    println!("{fault:?}: {}", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
-    assert_eq!(find(), None);
+    are_found(&[fault], find);
 }
 
-/// The findings of scripts.
-fn evicts(seeds: u64) -> Option<String> {
-    by_scripts(&named("cache-evicted"), seeds, 60, 16)
+/// What is found with each of these faults, and that nothing is without one.
+fn are_found(faults: &[Planted], find: impl Fn() -> Option<String>) {
+    for fault in faults {
+        plant(fault.0);
+        reh::plant(fault.1);
+        let found = find();
+        plant(None);
+        reh::plant(None);
+        println!("{fault:?}: {}", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
+    }
+    assert_eq!(find(), None);
 }
 
 const MAX_BYTES: u64 = 512 << 10;
@@ -60,15 +62,13 @@ fn what_has_expired_and_is_revived_by_a_crash_is_found() {
     is_found((Some(Fault::TimeForgotten), None), revived);
 }
 
+/// By scripts of one operation.
 #[test]
-fn what_was_evicted_and_is_revived_by_a_merge_is_found() {
-    is_found((None, Some(reh::Fault::CopiesKept)), || evicts(4));
-    is_found((None, Some(reh::Fault::CopiesKept)), || by_scripts(&named("cache-aside"), 4, 60, 16));
-}
-
-#[test]
-fn what_is_evicted_twice_is_found() {
-    is_found((Some(Fault::KeptFirst), None), || evicts(0));
+fn what_is_evicted_twice_or_revived_by_a_merge_is_found() {
+    let revived = (None, Some(reh::Fault::CopiesKept));
+    let find = |name: &str| by_scripts(&named(name), 0, 60, 16);
+    are_found(&[revived, (Some(Fault::KeptFirst), None)], || find("cache-evicted"));
+    is_found(revived, || find("cache-aside"));
 }
 
 /// What had expired is put again while a sweep is held up wherever it is.

@@ -1,8 +1,10 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, final, overload
+
+from ._errors import *
+from ._types import CacheStats, Finding, Stats
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -53,57 +55,6 @@ __version__: str
 class _Delete: ...
 
 DELETE: _Delete
-
-class Error(Exception): ...
-class IoError(Error, OSError): ...
-class NotFoundError(IoError, FileNotFoundError): ...
-class ExistsError(Error, FileExistsError): ...
-class LockedError(Error): ...
-class FullError(Error): ...
-class ReadOnlyError(Error): ...
-class ClosedError(Error, ValueError): ...
-class ForkedError(Error): ...
-class PoisonedError(Error): ...
-class TypesError(Error, TypeError): ...
-class TooLargeError(Error, ValueError): ...
-class OptionsError(Error, ValueError): ...
-class NotAPoolError(Error): ...
-class VersionError(NotAPoolError): ...
-class CorruptError(Error): ...
-class TruncatedError(CorruptError): ...
-class PowerLossError(Error): ...
-class CopiedError(Error): ...
-class NoLiveImageError(Error): ...
-
-@dataclass(frozen=True)
-class Stats:
-    entries: int
-    file_bytes: int
-    bytes_per_entry: float
-    dram_bytes_per_entry: float
-    load_factor: float
-    design: str
-    key_type: str
-    value_type: str
-    mode: str
-    durability: str
-    recovered: bool
-    suspect: bool
-    open_seconds: float
-
-@dataclass(frozen=True)
-class CacheStats(Stats):
-    size_limit: int | None
-    max_entries: int | None
-    eviction_policy: str | None
-    evicted: int
-    expired: int
-
-@dataclass(frozen=True)
-class Finding:
-    invariant: str
-    offset: int
-    what: str
 
 class Map(MutableMapping[_K, _V]):
     @overload
