@@ -3,6 +3,7 @@
 //! By default they take seconds; with `DURAHASH_DEEP=1` they run as many schedules and sizes as a release asks for.
 
 mod common;
+mod copies;
 mod costs;
 mod document;
 mod fabric;
