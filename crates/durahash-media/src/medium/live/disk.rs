@@ -123,6 +123,14 @@ pub trait LiveDisk: LiveSource {
     /// The system's error.
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// The same of many pages, one by one, which the system may gather.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn write_pages_lazily(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_pages(off, bytes)
+    }
+
     /// Writes bytes of the log's area, whole blocks, past what the system believes to be on the disk; they are there when the
     /// drive's cache was emptied.
     ///

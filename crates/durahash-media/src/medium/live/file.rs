@@ -2,8 +2,8 @@
 //!
 //! The ring, the heads and the pages of the base are written past the page cache, each write of the ring and of a head
 //! durable when it returns. No page of the pool's file is dirty in the cache meanwhile: what was stored through a mapping
-//! before, or when the pool was made, is synced when the pool begins, and nothing is stored so from then on. Where
-//! the file system has no such writes, all go through the cache.
+//! before, or when the pool was made, is synced when the pool begins, as are the pages that batches have changed, behind a
+//! loss of power; and nothing is stored so from then on. Where the file system has no such writes, all go through the cache.
 
 use std::fs::File;
 use std::io;
@@ -372,6 +372,10 @@ impl Disk for LiveFiles {
         sys::read_at(self.view.file(), bytes, self.area.off + off)
     }
 
+    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.area.written_in(self.view.file(), bytes)
+    }
+
     fn will_read_log(&self, off: u64) {
         sys::will_read(self.view.file(), self.area.off + off, BLOCK_BYTES as u64);
     }
@@ -665,6 +669,10 @@ impl LiveDisk for LiveFiles {
     fn write_pages(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         let written = self.direct.write(&self.view, sys::open_direct_write, bytes, off);
         written.unwrap_or_else(|| sys::write_at(self.view.file(), bytes, off))
+    }
+
+    fn write_pages_lazily(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        sys::write_at(self.view.file(), bytes, off)
     }
 
     fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()> {

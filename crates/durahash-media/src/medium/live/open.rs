@@ -277,7 +277,7 @@ impl<D: LiveDisk> Core<D> {
             for (word, bytes) in region.words(off, len / 8)?.iter().zip(bytes.chunks_exact_mut(8)) {
                 bytes.copy_from_slice(&word.load().to_le_bytes());
             }
-            self.disk.write_pages(off, bytes).map_err(|e| self.writing(e))?;
+            self.disk.write_pages_lazily(off, bytes).map_err(|e| self.writing(e))?;
         }
         // Of blocks that are not there.
         if self.begin_sums()? || !pages.is_empty() {

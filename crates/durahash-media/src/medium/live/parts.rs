@@ -332,21 +332,24 @@ impl<'a, D: LiveSource> Ring<'a, D> {
     /// True if a sound part of the ring, of whatever open, says that a batch behind `last` was noted.
     pub(super) fn proves(&self, uuid: [u64; 2], last: u64) -> Result<bool> {
         const CHUNK: usize = 1 << 20;
-        let mut buffer = Vec::new();
-        let mut off = 0;
-        while off < self.ring_bytes {
-            let bytes = aligned(&mut buffer, ((self.ring_bytes - off) as usize).min(CHUNK));
-            let read = self.disk.read_ring(RING_OFF + off, bytes);
-            read.map_err(|e| reading(self.disk, e))?;
-            let mut blocks = bytes.chunks_exact(BLOCK_BYTES);
-            if blocks.any(|block| {
-                word(block, 64) > last
-                    && PartHead::read(block)
-                        .is_some_and(|part| part.uuid == uuid && part.noted > last)
-            }) {
-                return Ok(true);
+        let failed = |e| reading(self.disk, e);
+        let (mut buffer, block) = (Vec::new(), BLOCK_BYTES as u64);
+        let ring = RING_OFF..RING_OFF + self.ring_bytes;
+        for part in self.disk.written_in(ring).map_err(failed)? {
+            let (mut off, end) = (part.start / block * block, part.end.next_multiple_of(block));
+            while off < end {
+                let bytes = aligned(&mut buffer, ((end - off) as usize).min(CHUNK));
+                self.disk.read_ring(off, bytes).map_err(failed)?;
+                let mut blocks = bytes.chunks_exact(BLOCK_BYTES);
+                if blocks.any(|block| {
+                    word(block, 64) > last
+                        && PartHead::read(block)
+                            .is_some_and(|part| part.uuid == uuid && part.noted > last)
+                }) {
+                    return Ok(true);
+                }
+                off += bytes.len() as u64;
             }
-            off += bytes.len() as u64;
         }
         Ok(false)
     }

@@ -127,6 +127,23 @@ impl LogArea {
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
 
+    /// As [`Disk::written_in`], of the pool in `file`.
+    pub(in crate::medium) fn written_in(
+        self,
+        file: &File,
+        bytes: Range<u64>,
+    ) -> io::Result<Vec<Range<u64>>> {
+        let (mut parts, mut at, end) = (Vec::new(), self.off + bytes.start, self.off + bytes.end);
+        while at < end
+            && let Some(from) = sys::data_from(file, at)?
+            && from < end
+        {
+            at = sys::hole_from(file, from)?.min(end);
+            parts.push(from - self.off..at - self.off);
+        }
+        Ok(parts)
+    }
+
     /// The parts of all of it, for a log that has `head`: the ring begins and ends with a folio where the
     /// area ends with one.
     pub(super) fn whole(self, head: &Head) -> Layout {
@@ -386,6 +403,10 @@ impl<V: PoolView, L: Send + Sync> Disk for View<'_, V, L> {
     fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         let file = self.past_cache.as_ref().unwrap_or(self.view.file());
         sys::read_at(file, bytes, self.area.off + off)
+    }
+
+    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.area.written_in(self.view.file(), bytes)
     }
 
     fn reads_drive(&self) -> bool {

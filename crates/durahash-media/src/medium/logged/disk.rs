@@ -1,6 +1,7 @@
 //! The operations of a disk under a log: small enough to be simulated whole.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use super::format::{BLOCK_BYTES, Layout, Line};
@@ -66,6 +67,15 @@ pub trait Disk: Send + Sync {
     /// The system's error.
     fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.read_log(off, bytes)
+    }
+
+    /// The parts of these bytes of the area that something was written to: all others are zeros. To be asked before any of them is
+    /// read, as the system may take for written what it has read ahead.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        Ok(vec![bytes])
     }
 
     /// True if [`read_ring`](Disk::read_ring) reads the drive, past the page cache.
