@@ -32,6 +32,9 @@ pub(crate) trait Lookup: Index {
     /// Looks once for a hash, and copies its cell to `out`: the cell's name, if there is one. `None` where this cannot
     /// tell.
     fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>>;
+
+    /// The same where a slot may have a value in place of a name: what it is cannot be told then.
+    fn look_beside_values(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>>;
 }
 
 impl<I: Index, M: Medium> Lookup for Durable<I, M> {
@@ -53,11 +56,11 @@ impl<I: Index, M: Medium> Lookup for Durable<I, M> {
     }
 
     fn look_for_cell(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>> {
-        let mut copied = None;
-        let found = self.read_once(h, |name| {
-            copied = out.copy_cell(&self.pool, cell, name).then_some(name);
-        })?;
-        (copied.is_some() || !found).then_some(copied)
+        self.look(h, |name| out.copy_cell(&self.pool, cell, name))
+    }
+
+    fn look_beside_values(&self, cell: Cell, h: u64, out: &mut Short) -> Option<Option<u64>> {
+        self.look(h, |name| cell.value_in(name).is_none() && out.copy_cell(&self.pool, cell, name))
     }
 }
 
@@ -70,6 +73,17 @@ pub(crate) struct Durable<I, M: Medium> {
 impl<I, M: Medium> Durable<I, M> {
     pub(crate) fn new(index: I, pool: Arc<Pool<M>>) -> Self {
         Durable { index, pool }
+    }
+
+    /// Looks once for a hash: its name, if `copy` says so of it; none where that cannot be told.
+    #[inline(always)]
+    fn look(&self, h: u64, mut copy: impl FnMut(u64) -> bool) -> Option<Option<u64>>
+    where
+        I: Index,
+    {
+        let mut copied = None;
+        let found = self.read_once(h, |name| copied = copy(name).then_some(name))?;
+        (copied.is_some() || !found).then_some(copied)
     }
 
     fn wait(&self) -> Result<()> {

@@ -234,8 +234,7 @@ impl Engine<Single> {
         Ok(cell.value_in(payload).and_then(|value| cell.bytes_of(value)).map(Some))
     }
 
-    /// The same for a cell that the caller does not know. It is rare, and what it calls is large. Where slots have values
-    /// it cannot tell.
+    /// The same for a cell that the caller does not know. It is rare, and what it calls is large.
     #[inline(never)]
     fn look_for_any_cell(
         &self,
@@ -243,12 +242,10 @@ impl Engine<Single> {
         key_hash: KeyHash,
         out: Option<&mut Short>,
     ) -> Option<bool> {
-        let cell = self.records.cell.filter(|cell| !cell.is_in_slots())?;
-        self.look_for_cell(cell, key, key_hash, out)
+        self.look_for_cell(self.records.cell?, key, key_hash, out)
     }
 
-    /// The same where there are cells. One that is another key's, or damaged, is looked at again. So is a value that a slot
-    /// has in place of the name that stood there a moment ago: what was copied from where it would point is dropped.
+    /// The same where there are cells. One that is another key's, or damaged, is looked at again.
     #[inline(always)]
     fn look_for_cell(
         &self,
@@ -261,10 +258,14 @@ impl Engine<Single> {
         let is_for_value = out.is_some();
         let mut own = Short::new(Short::LONGEST);
         let short = out.unwrap_or(&mut own);
-        let Some(name) = self.index.look_for_cell(cell, h, short)? else { return Some(false) };
-        let is_name = cell.value_in(name).is_none();
+        let found = if cell.is_in_slots() {
+            self.index.look_beside_values(cell, h, short)
+        } else {
+            self.index.look_for_cell(cell, h, short)
+        };
+        let Some(name) = found? else { return Some(false) };
         let is_intact = || short.is_intact(cell, name, &self.records.hashes, key_hash);
-        (is_name && short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
+        (short.is_of(cell, key) && (!is_for_value || is_intact())).then_some(true)
     }
 
     /// Copies the value of `key` into `out`; true if there is one.

@@ -372,7 +372,7 @@ impl Disk for LiveFiles {
         sys::read_at(self.view.file(), bytes, self.area.off + off)
     }
 
-    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    fn written_in(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
         self.area.written_in(self.view.file(), bytes)
     }
 

@@ -335,7 +335,7 @@ impl<'a, D: LiveSource> Ring<'a, D> {
         let failed = |e| reading(self.disk, e);
         let (mut buffer, block) = (Vec::new(), BLOCK_BYTES as u64);
         let ring = RING_OFF..RING_OFF + self.ring_bytes;
-        for part in self.disk.written_in(ring).map_err(failed)? {
+        for part in self.disk.written_in(ring) {
             let (mut off, end) = (part.start / block * block, part.end.next_multiple_of(block));
             while off < end {
                 let bytes = aligned(&mut buffer, ((end - off) as usize).min(CHUNK));

@@ -127,21 +127,18 @@ impl LogArea {
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
 
-    /// As [`Disk::written_in`], of the pool in `file`.
-    pub(in crate::medium) fn written_in(
-        self,
-        file: &File,
-        bytes: Range<u64>,
-    ) -> io::Result<Vec<Range<u64>>> {
+    /// As [`Disk::written_in`], of the pool in `file`; where the system does not tell, or not right, all from there on.
+    pub(in crate::medium) fn written_in(self, file: &File, bytes: Range<u64>) -> Vec<Range<u64>> {
         let (mut parts, mut at, end) = (Vec::new(), self.off + bytes.start, self.off + bytes.end);
         while at < end
-            && let Some(from) = sys::data_from(file, at)?
+            && let Some(from) = sys::data_from(file, at).unwrap_or(Some(at))
             && from < end
         {
-            at = sys::hole_from(file, from)?.min(end);
+            let hole = sys::hole_from(file, from).ok().filter(|hole| *hole > from);
+            at = hole.map_or(end, |hole| hole.min(end));
             parts.push(from - self.off..at - self.off);
         }
-        Ok(parts)
+        parts
     }
 
     /// The parts of all of it, for a log that has `head`: the ring begins and ends with a folio where the
@@ -405,7 +402,7 @@ impl<V: PoolView, L: Send + Sync> Disk for View<'_, V, L> {
         sys::read_at(file, bytes, self.area.off + off)
     }
 
-    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    fn written_in(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
         self.area.written_in(self.view.file(), bytes)
     }
 

@@ -71,11 +71,8 @@ pub trait Disk: Send + Sync {
 
     /// The parts of these bytes of the area that something was written to: all others are zeros. To be asked before any of them is
     /// read, as the system may take for written what it has read ahead.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn written_in(&self, bytes: Range<u64>) -> io::Result<Vec<Range<u64>>> {
-        Ok(vec![bytes])
+    fn written_in(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        vec![bytes]
     }
 
     /// True if [`read_ring`](Disk::read_ring) reads the drive, past the page cache.

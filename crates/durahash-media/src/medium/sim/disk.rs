@@ -18,7 +18,7 @@ use crate::error::{Error, Limit, Result};
 use crate::medium::Changes;
 use crate::medium::live::disk::clear_marks;
 use crate::medium::live::head::{self, Head, RING_OFF};
-use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
+use crate::medium::logged::format::{AREA_BYTES_MIN, BLOCK_BYTES, Layout, Line};
 use crate::medium::logged::recover::{self, AreaHead, Recovered};
 use crate::medium::{
     Disk, FileName, LINE_BYTES, LIVE_WORDS, Live, LiveDisk, LiveSource, Logged, Region, Storage,
@@ -531,6 +531,14 @@ impl Disk for SimDisk {
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         bytes.copy_from_slice(&self.state().image.area[off as usize..][..bytes.len()]);
         Ok(())
+    }
+
+    fn written_in(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        let (image, block) = (&self.state().image, BLOCK_BYTES as u64);
+        let blocks = bytes.step_by(BLOCK_BYTES).map(|off| off..off + block);
+        let is_written =
+            |b: &Range<u64>| image.area[b.start as usize..b.end as usize].iter().any(|b| *b != 0);
+        blocks.filter(is_written).collect()
     }
 
     fn reads_drive(&self) -> bool {

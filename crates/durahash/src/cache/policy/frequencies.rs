@@ -32,7 +32,7 @@ const TAG: u16 = !15;
 /// Counters of a word.
 const LANES: usize = 4;
 
-/// An odd number, whose product with a row differs in its highest bits when the row does: 2^64 by the golden ratio.
+/// 2^64 by the golden ratio, and odd: the highest bits of a product with it depend on all bits of the other factor.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Two words, so that all counters are compared at once.
@@ -111,7 +111,7 @@ impl Row {
         // over and over would take each other's.
         let words = self.words();
         let spread = (words[0].wrapping_mul(SPREAD) ^ words[1]).wrapping_mul(SPREAD);
-        let first = (spread >> 56 ^ hash >> 53) as u32 % COUNTERS as u32;
+        let first = (spread >> 61 ^ hash >> 53) as u32 % COUNTERS as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
         let least = least(row);
         let i = (first + least) as usize % COUNTERS;
