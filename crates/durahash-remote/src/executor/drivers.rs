@@ -17,7 +17,7 @@ use rustix::io::{read, write};
 const SPIN: Duration = Duration::from_micros(50);
 /// A thread that has lost its processor while it looked sleeps at once for so many times as long: by looks it loses no more
 /// than a part of its time.
-const CROWDED: u32 = 16;
+const CROWDED: u32 = 64;
 /// The longest sleep where the system has no descriptor by which others could end it.
 const BLIND: Duration = Duration::from_millis(1);
 
