@@ -21,6 +21,8 @@ const BATCH: u64 = 64;
 /// Bytes of the nodes' memory for each key, and of each node for each client. The system gives those that are used.
 const KEY_BYTES: u64 = 512;
 const CLIENT_BYTES: u64 = 4 << 20;
+/// Clients that load, at most: a thousand at once in the one segment that there is at first would wait for each other.
+const LOADERS: u64 = 8;
 
 /// The value of `name=value` among the arguments: the first one.
 fn argument(name: &str, default: &str) -> String {
@@ -145,7 +147,9 @@ fn phases(of: &str, clients: &str, addresses: &str, nodes: Vec<Process>) -> Resu
             let line = client.line()?;
             let figures: Vec<f64> = line.split(' ').map(|f| f.parse().expect("a number")).collect();
             (rate, ops, own_ns) = (rate + figures[0], ops + figures[1], own_ns + figures[2]);
-            latencies.push((figures[3], figures[4]));
+            if figures[1] > 0.0 {
+                latencies.push((figures[3], figures[4]));
+            }
         }
         latencies.sort_unstable_by(|a, b| a.partial_cmp(b).expect("they are numbers"));
         // Those of the client in the middle.
@@ -298,7 +302,8 @@ fn measure(store: &mut impl Store, phase: &str) -> Result<String> {
         drawn += count;
         (from..drawn).map(|i| pair(mix.mix(i) % keys)).collect::<Vec<_>>()
     };
-    let mut loads = (own..keys).step_by(of as usize).map(pair);
+    let loaders = of.min(LOADERS);
+    let mut loads = (own..keys).step_by(loaders as usize).filter(|_| own < loaders).map(pair);
     let (ns, start, mut ops, mut latencies) = (processor_ns("self"), Instant::now(), 0, Vec::new());
     if phase == "idle" {
         thread::sleep(limit);

@@ -15,8 +15,9 @@ use rustix::io::{read, write};
 
 /// How long an executor looks for an answer before it sleeps: several times what a node takes that runs.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long a thread sleeps at once when it has lost its processor while it looked.
-const CROWDED: Duration = Duration::from_millis(50);
+/// A thread that has lost its processor while it looked sleeps at once for so many times as long: by looks it loses no more
+/// than a part of its time.
+const CROWDED: u32 = 64;
 /// The longest sleep where the system has no descriptor by which others could end it.
 const BLIND: Duration = Duration::from_millis(1);
 
@@ -94,7 +95,7 @@ impl Patience {
             thread::yield_now();
             now = Instant::now();
             if now - before > SPIN {
-                self.0.set(Some(now + CROWDED));
+                self.0.set(Some(now + CROWDED * (now - before)));
                 return is_there();
             }
         }

@@ -18,7 +18,8 @@ use crate::wire::Channel;
 /// A client of nodes over TCP. Clones are the same client, for any thread.
 ///
 /// Verbs progress while a future of this client is polled by an [executor](crate::executor) of this crate. Elsewhere its
-/// futures block their thread. What the coroutines of an executor post together crosses the network together.
+/// futures block their thread. What the coroutines of an executor post together crosses the network together. A write that
+/// is not awaited crosses with what is awaited next, at the latest with a ping.
 ///
 /// **Deadline.** A node that has not answered for [`Limits::silence`], or whose connection has ended, is lost to this
 /// client for good, and all other nodes with it: the client gives up its connections, so that others can evict it.

@@ -199,11 +199,15 @@ impl Conn {
     }
 
     /// Sends what was posted, and takes what has arrived. Returns whether anything has moved.
+    ///
+    /// A record of nothing but writes that are not awaited stays: it goes with what is awaited next, or before a ping.
     pub(super) fn turn(&mut self, ops: &mut Ops) -> bool {
         if self.lost.is_some() {
             return false;
         }
-        self.seal();
+        if !self.parts.is_empty() {
+            self.seal();
+        }
         let sent = self.send();
         // What a node says at its end has arrived before that keeps this from sending.
         match (sent, self.receive(ops)) {

@@ -523,6 +523,12 @@ fn what_is_posted_together_is_one_record() {
         assert_eq!(verbs.len(), 2 * POSTS);
         let words = (0..POSTS as u64).flat_map(u64::to_le_bytes);
         channel.send(&[DONE].into_iter().chain(words).collect::<Vec<_>>(), until).unwrap();
+        for (back, count) in [(8, 2), (0, 1)] {
+            channel.receive(&mut record, until).unwrap();
+            assert_eq!(super::frames::verbs(&record, &mut verbs), Some(back));
+            assert_eq!(verbs.len(), count);
+            channel.send(&vec![DONE; 1 + back], until).unwrap();
+        }
         // The client leaves.
         channel.receive(&mut record, until).unwrap();
     });
@@ -545,6 +551,11 @@ fn what_is_posted_together_is_one_record() {
     }
     // Its answer was that to the writes.
     block_on(client.flush(0)).unwrap();
+    // A write that nobody waits for goes with the next read, and the last one before the client leaves.
+    client.write_unsignaled(Addr::new(0, 0), &[1]).unwrap();
+    assert!(!client.pool().turn());
+    read_word(&client, Addr::new(0, 0)).unwrap();
+    client.write_unsignaled(Addr::new(0, 0), &[1]).unwrap();
 }
 
 #[test]
