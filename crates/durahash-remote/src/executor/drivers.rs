@@ -18,6 +18,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// A thread that has lost its processor while it looked sleeps at once for so many times as long: by looks it loses no more
 /// than a part of its time.
 const CROWDED: u32 = 64;
+/// The longest such time: it may have been stopped.
+const CROWDED_MAX: Duration = Duration::from_secs(1);
 /// The longest sleep where the system has no descriptor by which others could end it.
 const BLIND: Duration = Duration::from_millis(1);
 
@@ -95,7 +97,7 @@ impl Patience {
             thread::yield_now();
             now = Instant::now();
             if now - before > SPIN {
-                self.0.set(Some(now + CROWDED * (now - before)));
+                self.0.set(Some(now + (CROWDED * (now - before)).min(CROWDED_MAX)));
                 return is_there();
             }
         }

@@ -19,7 +19,7 @@ use crate::wire::Channel;
 ///
 /// Verbs progress while a future of this client is polled by an [executor](crate::executor) of this crate. Elsewhere its
 /// futures block their thread. What the coroutines of an executor post together crosses the network together. A write that
-/// is not awaited crosses with what is awaited next, at the latest with a ping.
+/// is not awaited crosses with what is awaited of its node next, or a moment later, with a ping at the latest.
 ///
 /// **Deadline.** A node that has not answered for [`Limits::silence`], or whose connection has ended, is lost to this
 /// client for good, and all other nodes with it: the client gives up its connections, so that others can evict it.
@@ -109,7 +109,8 @@ impl Tcp {
             way.limits = limits;
             channels.push(channel);
         }
-        let pool = Arc::new(Pool::new(channels));
+        // A hundredth of the time after which it would ping.
+        let pool = Arc::new(Pool::new(channels, way.limits.ask / 100));
         let own = Own { counts: Counts::default(), unsignaled: vec![(0, 0); offers.len()] };
         Ok(Tcp(Arc::new(Endpoint {
             watch: Some(watch(Arc::clone(&pool), &way.limits)?),

@@ -55,11 +55,13 @@ pub(super) struct Conn {
     lost: Option<(Lost, u8)>,
     /// When the node last answered, or the system last took bytes.
     progress: Instant,
+    /// For how long behind that a record stays that no operation waits for.
+    pub(super) rides: Duration,
     plain: Vec<u8>,
 }
 
 impl Conn {
-    pub(super) fn new(node: u8, channel: Channel) -> Self {
+    pub(super) fn new(node: u8, channel: Channel, rides: Duration) -> Self {
         let Channel { stream, cipher, inbox } = channel;
         Conn {
             node,
@@ -75,6 +77,7 @@ impl Conn {
             unsignaled: 0,
             lost: None,
             progress: Instant::now(),
+            rides,
             plain: Vec::new(),
         }
     }
@@ -200,12 +203,15 @@ impl Conn {
 
     /// Sends what was posted, and takes what has arrived. Returns whether anything has moved.
     ///
-    /// A record of nothing but writes that are not awaited stays: it goes with what is awaited next, or before a ping.
+    /// A record of nothing but writes that are not awaited stays for a moment: it goes with what is awaited next, or when
+    /// nothing has moved for a while.
     pub(super) fn turn(&mut self, ops: &mut Ops) -> bool {
         if self.lost.is_some() {
             return false;
         }
-        if !self.parts.is_empty() {
+        if !self.parts.is_empty()
+            || !self.filling.is_empty() && self.progress.elapsed() >= self.rides
+        {
             self.seal();
         }
         let sent = self.send();

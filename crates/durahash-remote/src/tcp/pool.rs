@@ -30,9 +30,10 @@ pub(super) struct State {
 }
 
 impl Pool {
-    pub(super) fn new(channels: Vec<Channel>) -> Self {
+    pub(super) fn new(channels: Vec<Channel>, rides: Duration) -> Self {
         let streams = channels.iter().map(|channel| Arc::clone(&channel.stream)).collect();
-        let conns = (0..).zip(channels).map(|(node, channel)| Conn::new(node, channel)).collect();
+        let conn = |(node, channel)| Conn::new(node, channel, rides);
+        let conns = (0..).zip(channels).map(conn).collect();
         let (leaves, has_given_up) = (false, false);
         let state = State { conns, ops: Ops::default(), leaves, has_given_up };
         Pool { streams, state: Mutex::new(state) }

@@ -516,14 +516,15 @@ fn dumb(then: impl FnOnce(&mut Channel, Instant) + Send + 'static) -> String {
 #[test]
 fn what_is_posted_together_is_one_record() {
     const POSTS: usize = 64;
-    let address = dumb(|channel, until| {
+    let (to_us, ended) = channel();
+    let address = dumb(move |channel, until| {
         let (mut record, mut verbs) = (Vec::new(), Vec::new());
         channel.receive(&mut record, until).unwrap();
         assert_eq!(super::frames::verbs(&record, &mut verbs), Some(8 * POSTS));
         assert_eq!(verbs.len(), 2 * POSTS);
         let words = (0..POSTS as u64).flat_map(u64::to_le_bytes);
         channel.send(&[DONE].into_iter().chain(words).collect::<Vec<_>>(), until).unwrap();
-        for (back, count) in [(8, 2), (0, 1)] {
+        for (back, count) in [(8, 2), (0, 1), (0, 1)] {
             channel.receive(&mut record, until).unwrap();
             assert_eq!(super::frames::verbs(&record, &mut verbs), Some(back));
             assert_eq!(verbs.len(), count);
@@ -531,9 +532,10 @@ fn what_is_posted_together_is_one_record() {
         }
         // The client leaves.
         channel.receive(&mut record, until).unwrap();
+        to_us.send(()).unwrap();
     });
-    // No ping comes first.
-    let limits = Limits { ask: limits().silence, ..limits() };
+    // No ping comes first, and a write that nobody waits for stays.
+    let limits = Limits { ask: 1000 * limits().silence, ..limits() };
     let offers = Offers::gather(&[address], Some(&token()), &limits).unwrap();
     let (client, executor) = (Tcp::attach(offers).unwrap(), Executor::new());
     let post = |i: usize| {
@@ -551,11 +553,18 @@ fn what_is_posted_together_is_one_record() {
     }
     // Its answer was that to the writes.
     block_on(client.flush(0)).unwrap();
-    // A write that nobody waits for goes with the next read, and the last one before the client leaves.
-    client.write_unsignaled(Addr::new(0, 0), &[1]).unwrap();
+    // It goes with the next read, or alone when nothing has moved for a while, or before the client leaves.
+    let write = || client.write_unsignaled(Addr::new(0, 0), &[1]).unwrap();
+    write();
     assert!(!client.pool().turn());
     read_word(&client, Addr::new(0, 0)).unwrap();
-    client.write_unsignaled(Addr::new(0, 0), &[1]).unwrap();
+    let rides = std::mem::take(&mut client.pool().state().conns[0].rides);
+    write();
+    assert!(client.pool().turn());
+    client.pool().state().conns[0].rides = rides;
+    write();
+    drop((client, executor));
+    ended.recv().unwrap();
 }
 
 #[test]
