@@ -32,8 +32,16 @@ const TAG: u16 = !15;
 /// Counters of a word.
 const LANES: usize = 4;
 
-/// 2^64 by the golden ratio, and odd: the highest bits of a product with it depend on all bits of the other factor.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// What each counter of a row weighs in its sum: powers of 31.
+const WEIGHTS: [u16; COUNTERS] = {
+    let mut weights = [1_u16; COUNTERS];
+    let mut i = COUNTERS - 1;
+    while i > 0 {
+        weights[i - 1] = weights[i].wrapping_mul(31);
+        i -= 1;
+    }
+    weights
+};
 
 /// Two words, so that all counters are compared at once.
 #[derive(Default)]
@@ -110,8 +118,10 @@ impl Row {
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
         let words = self.words();
-        let spread = (words[0].wrapping_mul(SPREAD) ^ words[1]).wrapping_mul(SPREAD);
-        let first = (spread >> 61 ^ hash >> 53) as u32 % COUNTERS as u32;
+        let parts =
+            self.counters().into_iter().zip(WEIGHTS).map(|(c, weight)| c.wrapping_mul(weight));
+        let sum = parts.fold(0_u16, u16::wrapping_add);
+        let first = (u64::from(sum >> 8) ^ hash >> 53) as u32 % COUNTERS as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
         let least = least(row);
         let i = (first + least) as usize % COUNTERS;
