@@ -5,8 +5,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use durahash_media::prefetch;
-
 use super::growing::Growing;
 use super::table::Table;
 
@@ -14,7 +12,7 @@ use super::table::Table;
 const BYTES_PER_ENTRY: usize = 2;
 
 /// Cells that hits raise to `MOST`, at most 3.
-pub(super) struct Cells<const MOST: u8>(Growing<AtomicU8>);
+pub(super) struct Cells<const MOST: u8>(Growing<1, u8>);
 
 /// The cell of a hash, as it was.
 pub(super) struct Cell<'a> {
@@ -39,15 +37,15 @@ impl Cell<'_> {
 
 impl<const MOST: u8> Cells<MOST> {
     pub(super) fn cell(&self, hash: u64) -> Cell<'_> {
-        let byte = self.0.of(hash >> 2);
+        let [byte] = self.0.of(hash >> 2);
         let shift = (hash & 3) as u32 * 2;
         Cell { byte, shift, value: byte.load(Ordering::Relaxed) >> shift & 3 }
     }
 }
 
 impl<const MOST: u8> Table for Cells<MOST> {
-    fn new() -> Self {
-        Cells(Growing::new())
+    fn new(entries: usize) -> Self {
+        Cells(Growing::new(entries.saturating_mul(BYTES_PER_ENTRY)))
     }
 
     fn hit(&self, hash: u64) {
@@ -56,12 +54,11 @@ impl<const MOST: u8> Table for Cells<MOST> {
     }
 
     fn fetch(&self, hash: u64) {
-        prefetch(self.0.of(hash >> 2));
+        self.0.fetch(hash >> 2);
     }
 
     fn grow(&self, entries: usize) {
-        let like = |byte: &AtomicU8| AtomicU8::new(byte.load(Ordering::Relaxed));
-        self.0.grow(entries * BYTES_PER_ENTRY, like);
+        self.0.grow(entries * BYTES_PER_ENTRY);
     }
 
     fn evicting(&self, _turn: usize) {}

@@ -16,8 +16,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::prefetch;
-
 use super::growing::Growing;
 use super::table::Table;
 
@@ -33,22 +31,26 @@ const TAG: u16 = !15;
 const LANES: usize = 4;
 
 /// What each counter of a row weighs in its sum: powers of 31.
-const WEIGHTS: [u16; COUNTERS] = {
-    let mut weights = [1_u16; COUNTERS];
+const WEIGHTS: [[u64; LANES]; COUNTERS / LANES] = {
+    let mut weights = [[1; LANES]; COUNTERS / LANES];
     let mut i = COUNTERS - 1;
     while i > 0 {
-        weights[i - 1] = weights[i].wrapping_mul(31);
+        let next = weights[i / LANES][i % LANES] * 31 & 0xffff;
         i -= 1;
+        weights[i / LANES][i % LANES] = next;
     }
     weights
 };
 
 /// Two words, so that all counters are compared at once.
-#[derive(Default)]
-#[repr(align(16))]
-struct Row([AtomicU64; COUNTERS / LANES]);
+struct Row<'a>(&'a [AtomicU64; COUNTERS / LANES]);
 
-pub(super) struct Frequencies(Growing<Row>);
+pub(super) struct Frequencies(Growing<{ COUNTERS / LANES }, u64>);
+
+/// Rows for so many entries.
+fn rows(entries: usize) -> usize {
+    entries / (COUNTERS / COUNTERS_PER_ENTRY)
+}
 
 /// The bits of a hash in its counter: neither those of its row nor those of its shard.
 fn tag(hash: u64) -> u16 {
@@ -68,6 +70,15 @@ fn with_tag(word: u64, tag: u16) -> u64 {
     counts & !(other + all(0x7fff)) & all(0x8000)
 }
 
+/// The sum of the counters of a word, each by its weight; the lower half of it counts.
+fn weighed(word: u64, weights: [u64; LANES]) -> u32 {
+    // Of two counters that are 32 bits apart, one multiplication has the sum in its upper half: nothing carries into it.
+    let two = |lanes: u64, of_low: u64, of_high: u64| {
+        (lanes & 0xffff_0000_ffff).wrapping_mul(of_low << 32 | of_high) >> 32
+    };
+    (two(word, weights[0], weights[2]) + two(word >> 16, weights[1], weights[3])) as u32
+}
+
 /// The first counter of a row that counts least.
 fn least(row: u128) -> u32 {
     let mut left = u128::from(all(1)) << 64 | u128::from(all(1));
@@ -79,7 +90,7 @@ fn least(row: u128) -> u32 {
     left.trailing_zeros() / 16
 }
 
-impl Row {
+impl Row<'_> {
     fn words(&self) -> [u64; COUNTERS / LANES] {
         self.0.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
@@ -118,9 +129,11 @@ impl Row {
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
         let words = self.words();
-        let parts =
-            self.counters().into_iter().zip(WEIGHTS).map(|(c, weight)| c.wrapping_mul(weight));
-        let sum = parts.fold(0_u16, u16::wrapping_add);
+        let sum = words
+            .into_iter()
+            .zip(WEIGHTS)
+            .map(|(word, of)| weighed(word, of))
+            .fold(0, u32::wrapping_add) as u16;
         let first = (u64::from(sum >> 8) ^ hash >> 53) as u32 % COUNTERS as u32;
         let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
         let least = least(row);
@@ -138,19 +151,24 @@ impl Row {
 }
 
 impl Frequencies {
+    #[inline]
+    fn row(&self, hash: u64) -> Row<'_> {
+        Row(self.0.of(hash))
+    }
+
     /// An entry is new.
     pub(super) fn came(&self, hash: u64) {
-        self.0.of(hash).count(hash, 0);
+        self.row(hash).count(hash, 0);
     }
 
     /// How often the key came, at most 7.
     pub(super) fn get(&self, hash: u64) -> u16 {
-        self.0.of(hash).find(hash).map_or(0, |(_, counter)| counter & COUNT)
+        self.row(hash).find(hash).map_or(0, |(_, counter)| counter & COUNT)
     }
 
     /// The same, and if the entry was hit since it came or since this was asked.
     pub(super) fn take_used(&self, hash: u64) -> (u16, bool) {
-        let row = self.0.of(hash);
+        let row = self.row(hash);
         let Some((i, old)) = row.find(hash) else { return (0, false) };
         row.set(i, old, old & !USED);
         (old & COUNT, old & USED > 0)
@@ -158,26 +176,25 @@ impl Frequencies {
 }
 
 impl Table for Frequencies {
-    fn new() -> Self {
-        Frequencies(Growing::new())
+    fn new(entries: usize) -> Self {
+        Frequencies(Growing::new(rows(entries)))
     }
 
     fn hit(&self, hash: u64) {
-        self.0.of(hash).count(hash, USED);
+        self.row(hash).count(hash, USED);
     }
 
     fn fetch(&self, hash: u64) {
-        prefetch(self.0.of(hash));
+        self.0.fetch(hash);
     }
 
     fn grow(&self, entries: usize) {
-        let like = |row: &Row| Row(row.words().map(AtomicU64::new));
-        self.0.grow(entries * COUNTERS_PER_ENTRY / COUNTERS, like);
+        self.0.grow(rows(entries));
     }
 
     fn evicting(&self, turn: usize) {
         if turn.is_multiple_of(EVICTIONS_PER_ROW) {
-            self.0.at(turn / EVICTIONS_PER_ROW % self.0.len()).halve();
+            Row(self.0.at(turn / EVICTIONS_PER_ROW % self.0.len())).halve();
         }
     }
 
@@ -193,7 +210,7 @@ mod tests {
     /// Beside a hundred times as many keys that come once.
     #[test]
     fn what_comes_often_outlives_what_comes_once() {
-        let frequencies = Frequencies::new();
+        let frequencies = Frequencies::new(400);
         frequencies.grow(400);
         let mix = durahash_media::hash::WordMix::new(7);
         for round in 0..10 {

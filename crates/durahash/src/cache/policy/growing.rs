@@ -1,30 +1,27 @@
 //! A table that grows while others read it: one element for each hash, which no lock guards.
 //!
 //! It grows by a quarter of a power of two, and nothing moves: element `i` is split into `i` and `i + 2^n`, which begin
-//! alike (linear hashing).
+//! alike (linear hashing). Addresses for all that it may grow to are reserved at first, and their memory is in huge pages
+//! where there are many: a change of a cache looks at some elements that lie anywhere, each in another small page.
 
-use std::array;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
-/// Elements at first, each a chunk; and chunks for each doubling.
+use durahash_media::{DepthWord, Reserved};
+
+/// Elements at first; and steps in which it doubles.
 const FIRST: usize = 4;
-const CHUNKS: usize = FIRST * 40;
+/// Elements that addresses are reserved for at first, at the most; and at all.
+const RESERVED: u64 = 1 << 26;
+const MOST: usize = 1 << 40;
 
 /// The place of a hash among `len`, at least one: where its low bits say, or without the highest of them where there is
 /// none yet.
+#[inline]
 pub(super) fn place(hash: u64, len: usize) -> usize {
     let bits = usize::MAX >> len.leading_zeros();
     let (at, parent) = (hash as usize & bits, hash as usize & bits >> 1);
     if at < len { at } else { parent }
-}
-
-/// The chunk of a place, the place in it, and elements of the chunk.
-fn chunk_of(at: usize) -> (usize, usize, usize) {
-    // A doubling begins at `FIRST` times a power of two, and has its chunks one behind the other.
-    let doubling = (at | FIRST).ilog2() - FIRST.ilog2();
-    let elements = 1 << doubling;
-    ((at >> doubling) + FIRST * doubling as usize, at & (elements - 1), elements)
 }
 
 /// The place that the new place `at` is split from.
@@ -32,18 +29,30 @@ pub(super) fn parent(at: usize) -> usize {
     at ^ 1 << at.ilog2()
 }
 
-pub(super) struct Growing<T> {
-    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+/// The sizes from one on.
+fn sizes(from: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(from), |size| Some(size + (1 << size.ilog2()) / FIRST))
+}
+
+/// Elements of `N` words.
+pub(super) struct Growing<const N: usize, W: DepthWord> {
+    elements: Reserved<N, W>,
     len: AtomicUsize,
     growing: Mutex<()>,
 }
 
-impl<T: Default> Growing<T> {
-    pub(super) fn new() -> Self {
-        let chunks = array::from_fn(|chunk| {
-            if chunk < FIRST { OnceLock::from(Box::from([T::default()])) } else { OnceLock::new() }
-        });
-        Growing { chunks, len: AtomicUsize::new(FIRST), growing: Mutex::default() }
+impl<const N: usize, W: DepthWord> Growing<N, W> {
+    /// `most`: about so many elements it may grow to. They are fewer where the system has no addresses for them.
+    pub(super) fn new(most: usize) -> Self {
+        let mut most = sizes(FIRST).find(|size| *size >= most.min(MOST)).unwrap_or(MOST) as u64;
+        let elements = loop {
+            match Reserved::growing(most.min(RESERVED), most) {
+                Ok(elements) => break elements,
+                // A few come from the heap.
+                Err(_) => most = (most / 2).max(FIRST as u64),
+            }
+        };
+        Growing { elements, len: AtomicUsize::new(FIRST), growing: Mutex::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -52,63 +61,75 @@ impl<T: Default> Growing<T> {
 
     /// The element of a hash, by its low bits.
     #[inline]
-    pub(super) fn of(&self, hash: u64) -> &T {
+    pub(super) fn of(&self, hash: u64) -> &[W::Atomic; N] {
         self.at(place(hash, self.len()))
     }
 
     /// The element at a place below [`len`](Self::len).
     #[inline]
-    pub(super) fn at(&self, at: usize) -> &T {
-        let (chunk, at, _) = chunk_of(at);
-        &self.chunks[chunk].get().expect("`len` grows behind its chunks")[at]
+    pub(super) fn at(&self, at: usize) -> &[W::Atomic; N] {
+        self.elements.row(at as u64)
     }
 
-    /// Grows to at least `len`; new elements begin `like` those that they are split from. What is changed there
-    /// meanwhile is changed in one of them.
-    pub(super) fn grow(&self, len: usize, like: impl Fn(&T) -> T) {
-        if self.len() >= len {
-            return;
+    /// Starts to fetch the element of a hash.
+    #[inline]
+    pub(super) fn fetch(&self, hash: u64) {
+        self.elements.prefetch(place(hash, self.len()) as u64);
+    }
+
+    /// Grows to at least `len`, or as far as it may; new elements begin like those that they are split from. What is
+    /// changed there meanwhile is changed in one of them.
+    #[inline]
+    pub(super) fn grow(&self, len: usize) {
+        if self.len() < len {
+            self.lengthen(len);
         }
+    }
+
+    #[inline(never)]
+    fn lengthen(&self, len: usize) {
         // The thread that grows it already does it for others, too.
         let Ok(_growing) = self.growing.try_lock() else { return };
-        let mut now = self.len();
-        while now < len {
-            let (chunk, _, elements) = chunk_of(now);
-            let new = (now..now + elements).map(|at| like(self.at(parent(at)))).collect();
-            self.chunks[chunk].get_or_init(|| new);
-            now += elements;
-            self.len.store(now, Ordering::Release);
+        let now = self.len();
+        for (from, to) in sizes(now).zip(sizes(now).skip(1)).take_while(|(from, _)| *from < len) {
+            if to as u64 > self.elements.most() || self.elements.cover(to as u64).is_err() {
+                return;
+            }
+            for at in from..to {
+                let words = self.at(at).iter().zip(self.at(parent(at)));
+                words.for_each(|(new, old)| W::load(old).store(new));
+            }
+            self.len.store(to, Ordering::Release);
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.len() * size_of::<T>() + size_of::<Self>()
+        self.len() * size_of::<[W::Atomic; N]>() + size_of::<Self>()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
 
     /// A hash that was there finds what it found, whatever the size; and each element is of some hash.
     #[test]
     fn elements_are_split_and_do_not_move() {
-        let table = Growing::<AtomicU64>::new();
+        let table = Growing::<1, u64>::new(4000);
         for at in 0..FIRST {
-            table.at(at).store(at as u64, Ordering::Relaxed);
+            table.at(at)[0].store(at as u64, Ordering::Relaxed);
         }
         let hashes = (0..4000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20));
         for len in (5..4000).step_by(7) {
-            table.grow(len, |old| AtomicU64::new(old.load(Ordering::Relaxed)));
+            table.grow(len);
             assert!((len..=len + len / 4 + 1).contains(&table.len()), "{len}: {}", table.len());
             for hash in hashes.clone().take(100) {
-                assert_eq!(table.of(hash).load(Ordering::Relaxed), hash % FIRST as u64);
+                assert_eq!(table.of(hash)[0].load(Ordering::Relaxed), hash % FIRST as u64);
             }
         }
-        hashes.for_each(|hash| table.of(hash).store(u64::MAX, Ordering::Relaxed));
-        let left = (0..table.len()).filter(|at| table.at(*at).load(Ordering::Relaxed) < 9).count();
+        hashes.for_each(|hash| table.of(hash)[0].store(u64::MAX, Ordering::Relaxed));
+        let left =
+            (0..table.len()).filter(|at| table.at(*at)[0].load(Ordering::Relaxed) < 9).count();
         assert!(left < table.len() / 2, "{left}");
     }
 }

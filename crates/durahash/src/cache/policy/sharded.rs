@@ -64,7 +64,8 @@ impl<Q: Queues> Sharded<Q> {
     pub(super) fn new(entries: u64) -> Self {
         let shards = 1 << (entries / SHARD_MIN).clamp(1, SHARDS_MAX).ilog2();
         Sharded {
-            table: Q::Table::new(),
+            // By one shard it grows for all, and shards differ a little.
+            table: Q::Table::new((entries.saturating_add(entries / 8)) as usize),
             shards: (0..shards).map(|_| Shard::default()).collect(),
             turn: AtomicUsize::new(0),
         }

@@ -2,7 +2,8 @@
 
 /// A few bits for each entry.
 pub(super) trait Table: Send + Sync {
-    fn new() -> Self;
+    /// For about so many entries at the most.
+    fn new(entries: usize) -> Self;
 
     /// A lookup found the entry.
     fn hit(&self, hash: u64);
@@ -21,7 +22,7 @@ pub(super) trait Table: Send + Sync {
 
 /// Nothing.
 impl Table for () {
-    fn new() -> Self {}
+    fn new(_entries: usize) -> Self {}
 
     fn hit(&self, _hash: u64) {}
 
