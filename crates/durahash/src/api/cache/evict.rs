@@ -1,5 +1,6 @@
 //! Room for what comes, by what goes.
 
+use std::cell::Cell;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -21,6 +22,11 @@ use crate::index::{Change, Room};
 /// How often a thread finds nothing to evict, and no other thread about to change that, before it is an error.
 const TRIES: u32 = 10_000;
 
+thread_local! {
+    /// A victim that this thread has chosen, of whose entry nothing is fetched yet.
+    static CHOSEN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
 /// An entry before or after a change: its bytes, as they count, if it is there.
 pub(super) type Entry = Option<i64>;
 
@@ -40,6 +46,14 @@ impl Inner {
         if let Some(order) = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref()) {
             order.fetch(h);
         }
+    }
+
+    /// The same before an insert. The lines of the entry that was chosen last come meanwhile: where they are is a line of
+    /// the directory that is waited for, as one is for this hash, and no lock lies between, so both are waited for at once.
+    fn fetch_to_insert(&self, h: u64) {
+        self.fetch(h);
+        // It may be of another cache, and is a hint.
+        CHOSEN.take().inspect(|h| self.engine().index.prefetch(&[*h]));
     }
 
     /// Takes note of a lookup that found the key of this hash.
@@ -113,7 +127,7 @@ impl Inner {
             let place = match &self.bounds {
                 _ if self.queue.is_some() => return Ok(false),
                 Some(bounds) => {
-                    self.fetch(h);
+                    self.fetch_to_insert(h);
                     let is_new = engine.index.get(h)?.is_none();
                     Some(self.place_of(bounds, is_new, bytes, 0)?)
                 }
@@ -207,7 +221,7 @@ impl Inner {
         let Some(bounds) = &self.bounds else { return Ok(None) };
         let engine = self.engine();
         let key_hash = engine.key_hash(key);
-        self.fetch(engine.records.hashes.h(key_hash));
+        self.fetch_to_insert(engine.records.hashes.h(key_hash));
         let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
         self.place_of(bounds, is_new, after, more).map(Some)
     }
@@ -321,7 +335,7 @@ impl Inner {
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();
         let engine = self.engine();
-        later.inspect(|h| engine.index.prefetch(&[*h]));
+        CHOSEN.set(later);
         // What its slot has came with the bucket.
         soon.filter(|_| !engine.is_in_slots()).inspect(|h| engine.prefetch_entry(*h));
         match self.evict_one(h) {
