@@ -54,14 +54,12 @@ impl<const MOST: u8> Table for Cells<MOST> {
     }
 
     fn fetch(&self, hash: u64) {
-        self.0.fetch(hash >> 2);
+        self.0.now().fetch(hash >> 2);
     }
 
     fn grow(&self, entries: usize) {
         self.0.grow(entries * BYTES_PER_ENTRY);
     }
-
-    fn evicting(&self, _turn: usize) {}
 
     fn bytes(&self) -> usize {
         self.0.bytes()

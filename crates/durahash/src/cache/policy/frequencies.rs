@@ -16,7 +16,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::growing::Growing;
+use super::growing::{Growing, Now};
 use super::table::Table;
 
 const COUNTERS: usize = 8;
@@ -46,6 +46,10 @@ const WEIGHTS: [[u64; LANES]; COUNTERS / LANES] = {
 struct Row<'a>(&'a [AtomicU64; COUNTERS / LANES]);
 
 pub(super) struct Frequencies(Growing<{ COUNTERS / LANES }, u64>);
+
+/// The rows that there are now, for several hashes.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a>(Now<'a, { COUNTERS / LANES }, u64>);
 
 /// Rows for so many entries.
 fn rows(entries: usize) -> usize {
@@ -79,15 +83,19 @@ fn weighed(word: u64, weights: [u64; LANES]) -> u32 {
     (two(word, weights[0], weights[2]) + two(word >> 16, weights[1], weights[3])) as u32
 }
 
-/// The first counter of a row that counts least.
-fn least(row: u128) -> u32 {
-    let mut left = u128::from(all(1)) << 64 | u128::from(all(1));
+/// Of the counters of a row that count least the first one, from `first` on and then from the beginning.
+fn least(row: [u64; COUNTERS / LANES], first: usize) -> usize {
+    let mut left = row.map(|_| all(1));
     // By each bit of a count, from the highest on: of those that are left, the ones where it is 0, if there are any.
     for bit in (0..COUNT.count_ones()).rev() {
-        let zero = left & !(row >> bit);
-        left = if zero == 0 { left } else { zero };
+        let zero = [left[0] & !(row[0] >> bit), left[1] & !(row[1] >> bit)];
+        let is_any = zero[0] | zero[1] != 0;
+        left = [0, 1].map(|i| if is_any { zero[i] } else { left[i] });
     }
-    left.trailing_zeros() / 16
+    // A bit of each counter, one beside the other: no two products meet.
+    let bits = left.map(|word| word.wrapping_mul(1 << 48 | 1 << 33 | 1 << 18 | 1 << 3) >> 48);
+    let bits = (bits[0] | bits[1] << LANES) as u8;
+    (first + bits.rotate_right(first as u32).trailing_zeros() as usize) % COUNTERS
 }
 
 impl Row<'_> {
@@ -108,9 +116,9 @@ impl Row<'_> {
         }
     }
 
-    /// The counter of a hash, and what it is.
-    fn find(&self, hash: u64) -> Option<(usize, u16)> {
-        let words = self.words();
+    /// The counter of a hash, and what it is; the row is what was loaded.
+    #[inline(always)]
+    fn find(words: [u64; COUNTERS / LANES], hash: u64) -> Option<(usize, u16)> {
         let found = words.map(|word| with_tag(word, tag(hash)));
         let word = usize::from(found[0] == 0);
         if found[word] == 0 {
@@ -122,23 +130,17 @@ impl Row<'_> {
 
     /// Counts one more; the key is used, or new.
     fn count(&self, hash: u64, used: u16) {
-        if let Some((i, old)) = self.find(hash) {
+        let words = self.words();
+        if let Some((i, old)) = Self::find(words, hash) {
             let count = COUNT.min((old & COUNT) + 1);
             return self.set(i, old, tag(hash) | used | count);
         }
         // Of those that count alike, any, and another one whenever the row has changed: keys that came one after another
         // over and over would take each other's.
-        let words = self.words();
-        let sum = words
-            .into_iter()
-            .zip(WEIGHTS)
-            .map(|(word, of)| weighed(word, of))
-            .fold(0, u32::wrapping_add) as u16;
-        let first = (u64::from(sum >> 8) ^ hash >> 53) as u32 % COUNTERS as u32;
-        let row = (u128::from(words[1]) << 64 | u128::from(words[0])).rotate_right(first * 16);
-        let least = least(row);
-        let i = (first + least) as usize % COUNTERS;
-        let old = (row >> (least * 16)) as u16;
+        let sum = weighed(words[0], WEIGHTS[0]).wrapping_add(weighed(words[1], WEIGHTS[1]));
+        let first = (u64::from(sum as u16 >> 8) ^ hash >> 53) as usize % COUNTERS;
+        let i = least(words, first);
+        let old = (words[i / LANES] >> (i % LANES * 16)) as u16;
         self.set(i, old, if old & COUNT <= 1 { tag(hash) | used | 1 } else { old - 1 });
     }
 
@@ -152,26 +154,41 @@ impl Row<'_> {
 
 impl Frequencies {
     #[inline]
-    fn row(&self, hash: u64) -> Row<'_> {
-        Row(self.0.of(hash))
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows(self.0.now())
     }
 
     /// An entry is new.
     pub(super) fn came(&self, hash: u64) {
-        self.row(hash).count(hash, 0);
+        self.rows().row(hash).count(hash, 0);
+    }
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    fn row(self, hash: u64) -> Row<'a> {
+        Row(self.0.of(hash))
     }
 
     /// How often the key came, at most 7.
-    pub(super) fn get(&self, hash: u64) -> u16 {
-        self.row(hash).find(hash).map_or(0, |(_, counter)| counter & COUNT)
+    #[inline(always)]
+    pub(super) fn get(self, hash: u64) -> u16 {
+        Row::find(self.row(hash).words(), hash).map_or(0, |(_, counter)| counter & COUNT)
     }
 
     /// The same, and if the entry was hit since it came or since this was asked.
-    pub(super) fn take_used(&self, hash: u64) -> (u16, bool) {
+    #[inline]
+    pub(super) fn take_used(self, hash: u64) -> (u16, bool) {
         let row = self.row(hash);
-        let Some((i, old)) = row.find(hash) else { return (0, false) };
+        let Some((i, old)) = Row::find(row.words(), hash) else { return (0, false) };
         row.set(i, old, old & !USED);
         (old & COUNT, old & USED > 0)
+    }
+
+    /// Starts to fetch the row of a hash.
+    #[inline]
+    pub(super) fn fetch(self, hash: u64) {
+        self.0.fetch(hash);
     }
 }
 
@@ -181,11 +198,11 @@ impl Table for Frequencies {
     }
 
     fn hit(&self, hash: u64) {
-        self.row(hash).count(hash, USED);
+        self.rows().row(hash).count(hash, USED);
     }
 
     fn fetch(&self, hash: u64) {
-        self.0.fetch(hash);
+        self.rows().fetch(hash);
     }
 
     fn grow(&self, entries: usize) {
@@ -207,6 +224,25 @@ impl Table for Frequencies {
 mod tests {
     use super::*;
 
+    /// Several counters of a row at once are as one after the other.
+    #[test]
+    fn a_row_is_weighed_and_compared_at_once() {
+        let mix = durahash_media::hash::WordMix::new(7);
+        for i in 0..2000 {
+            let words = [mix.mix(2 * i), mix.mix(2 * i + 1)].map(|word| word | all(3) * (i % 3));
+            let atomics = words.map(AtomicU64::new);
+            let counters = Row(&atomics).counters();
+            let sum = counters.iter().fold(0_u16, |sum, c| sum.wrapping_mul(31).wrapping_add(*c));
+            let own = [0, 1].map(|i| weighed(words[i], WEIGHTS[i]));
+            assert_eq!(own[0].wrapping_add(own[1]) as u16, sum);
+            for first in 0..COUNTERS {
+                let by_count = |k: &usize| counters[(first + k) % COUNTERS] & COUNT;
+                let k = (0..COUNTERS).min_by_key(by_count).unwrap();
+                assert_eq!(least(words, first), (first + k) % COUNTERS);
+            }
+        }
+    }
+
     /// Beside a hundred times as many keys that come once.
     #[test]
     fn what_comes_often_outlives_what_comes_once() {
@@ -217,13 +253,16 @@ mod tests {
             (0..50).for_each(|i| frequencies.hit(mix.mix(i)));
             (0..500).for_each(|i| frequencies.came(mix.mix(1 << 32 | round << 16 | i)));
         }
-        let known = (0..50).filter(|i| frequencies.get(mix.mix(*i)) > 3).count();
-        let others = (0..500).filter(|i| frequencies.get(mix.mix(1 << 32 | i)) > 1).count();
+        let known = (0..50).filter(|i| frequencies.rows().get(mix.mix(*i)) > 3).count();
+        let others = (0..500).filter(|i| frequencies.rows().get(mix.mix(1 << 32 | i)) > 1).count();
         assert!(known > 45 && others < 5, "{known} {others}");
         // Used once.
-        assert!(frequencies.take_used(mix.mix(0)).1 && !frequencies.take_used(mix.mix(0)).1);
+        assert!(
+            frequencies.rows().take_used(mix.mix(0)).1
+                && !frequencies.rows().take_used(mix.mix(0)).1
+        );
         // Evictions halve all counts, but none to nothing.
         (0..EVICTIONS_PER_ROW * frequencies.0.len() * 3).for_each(|i| frequencies.evicting(i));
-        assert!((0..50).all(|i| frequencies.get(mix.mix(i)) <= 1));
+        assert!((0..50).all(|i| frequencies.rows().get(mix.mix(i)) <= 1));
     }
 }

@@ -41,6 +41,20 @@ pub(super) struct Growing<const N: usize, W: DepthWord> {
     growing: Mutex<()>,
 }
 
+/// The elements that there were at a time: none goes.
+pub(super) struct Now<'a, const N: usize, W: DepthWord> {
+    elements: &'a Reserved<N, W>,
+    len: usize,
+}
+
+impl<const N: usize, W: DepthWord> Clone for Now<'_, N, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const N: usize, W: DepthWord> Copy for Now<'_, N, W> {}
+
 impl<const N: usize, W: DepthWord> Growing<N, W> {
     /// `most`: about so many elements it may grow to. They are fewer where the system has no addresses for them.
     pub(super) fn new(most: usize) -> Self {
@@ -59,22 +73,22 @@ impl<const N: usize, W: DepthWord> Growing<N, W> {
         self.len.load(Ordering::Acquire)
     }
 
+    /// The elements that there are now.
+    #[inline]
+    pub(super) fn now(&self) -> Now<'_, N, W> {
+        Now { elements: &self.elements, len: self.len() }
+    }
+
     /// The element of a hash, by its low bits.
     #[inline]
     pub(super) fn of(&self, hash: u64) -> &[W::Atomic; N] {
-        self.at(place(hash, self.len()))
+        self.now().of(hash)
     }
 
     /// The element at a place below [`len`](Self::len).
     #[inline]
     pub(super) fn at(&self, at: usize) -> &[W::Atomic; N] {
         self.elements.row(at as u64)
-    }
-
-    /// Starts to fetch the element of a hash.
-    #[inline]
-    pub(super) fn fetch(&self, hash: u64) {
-        self.elements.prefetch(place(hash, self.len()) as u64);
     }
 
     /// Grows to at least `len`, or as far as it may; new elements begin like those that they are split from. What is
@@ -105,6 +119,19 @@ impl<const N: usize, W: DepthWord> Growing<N, W> {
 
     pub(super) fn bytes(&self) -> usize {
         self.len() * size_of::<[W::Atomic; N]>() + size_of::<Self>()
+    }
+}
+
+impl<'a, const N: usize, W: DepthWord> Now<'a, N, W> {
+    #[inline]
+    pub(super) fn of(&self, hash: u64) -> &'a [W::Atomic; N] {
+        self.elements.row(place(hash, self.len) as u64)
+    }
+
+    /// Starts to fetch the element of a hash.
+    #[inline]
+    pub(super) fn fetch(&self, hash: u64) {
+        self.elements.prefetch(place(hash, self.len) as u64);
     }
 }
 

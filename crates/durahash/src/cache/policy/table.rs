@@ -15,7 +15,7 @@ pub(super) trait Table: Send + Sync {
     fn grow(&self, entries: usize);
 
     /// An entry is to be evicted, as the `turn`th.
-    fn evicting(&self, turn: usize);
+    fn evicting(&self, _turn: usize) {}
 
     fn bytes(&self) -> usize;
 }
@@ -27,8 +27,6 @@ impl Table for () {
     fn hit(&self, _hash: u64) {}
 
     fn grow(&self, _entries: usize) {}
-
-    fn evicting(&self, _turn: usize) {}
 
     fn bytes(&self) -> usize {
         0

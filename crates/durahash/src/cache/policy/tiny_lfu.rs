@@ -6,10 +6,9 @@
 //! was hit in the window or its key came more often, and else is the victim. The frequencies are also those of keys that
 //! went: what comes again and again stays in the end.
 
-use super::frequencies::Frequencies;
+use super::frequencies::{Frequencies, Rows};
 use super::queue::Queue;
 use super::sharded::Queues;
-use super::table::Table;
 
 /// The part of the entries that the window has: one in so many.
 const WINDOW_PART: usize = 10;
@@ -40,9 +39,10 @@ impl Queues for TinyLfu {
         if self.window.len() <= self.len() / WINDOW_PART * 3 / 4 {
             return self.main.pop().or_else(|| self.window.pop());
         }
+        let rows = frequencies.rows();
         let Some(candidate) = self.window.pop() else { return self.main.pop() };
-        let Some((victim, least)) = self.rarest(frequencies) else { return Some(candidate) };
-        let (count, is_used) = frequencies.take_used(candidate);
+        let Some((victim, least)) = self.rarest(rows) else { return Some(candidate) };
+        let (count, is_used) = rows.take_used(candidate);
         let stays = is_used || count > least;
         let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
         self.main.push(kept);
@@ -50,7 +50,7 @@ impl Queues for TinyLfu {
         [self.window.peek(0), self.main.peek(0), self.main.peek(1), self.main.peek(2)]
             .into_iter()
             .flatten()
-            .for_each(|hash| frequencies.fetch(hash));
+            .for_each(|hash| rows.fetch(hash));
         Some(gone)
     }
 
@@ -70,13 +70,14 @@ impl Queues for TinyLfu {
 
 impl TinyLfu {
     /// Takes that one of the oldest of the main queue whose key came least; and how often that was.
-    fn rarest(&mut self, frequencies: &Frequencies) -> Option<(u64, u16)> {
+    fn rarest(&mut self, rows: Rows<'_>) -> Option<(u64, u16)> {
         let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
         for hash in &mut oldest[..count] {
             *hash = self.main.pop_to_push()?;
         }
         // All are asked for before any is compared: their lines come at once.
-        let counts = oldest.map(|hash| frequencies.get(hash));
+        let [one, two, three] = oldest;
+        let counts = [rows.get(one), rows.get(two), rows.get(three)];
         let mut rarest = 0;
         for i in 1..count {
             let is_rarer = counts[i] < counts[rarest];
