@@ -35,7 +35,7 @@ const WEIGHTS: [[u64; LANES]; COUNTERS / LANES] = {
     let mut weights = [[1; LANES]; COUNTERS / LANES];
     let mut i = COUNTERS - 1;
     while i > 0 {
-        let next = weights[i / LANES][i % LANES] * 31 & 0xffff;
+        let next = (weights[i / LANES][i % LANES] * 31) & 0xffff;
         i -= 1;
         weights[i / LANES][i % LANES] = next;
     }
