@@ -11,6 +11,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(any(test, feature = "sim"))]
+thread_local! {
+    static TAKES_TURNS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Says that what this thread waits for runs in this thread, too, at the calls of a [`Hook`](crate::sim::Hook): it
+/// gives the processor to no other.
+#[cfg(any(test, feature = "sim"))]
+pub fn take_turns() {
+    TAKES_TURNS.set(true);
+}
+
 /// One round of waiting for another thread: a few spins, then the processor is given away.
 pub(crate) struct Backoff(u32);
 
@@ -28,6 +40,10 @@ impl Backoff {
                 std::hint::spin_loop();
             }
         } else {
+            #[cfg(any(test, feature = "sim"))]
+            if TAKES_TURNS.get() {
+                return;
+            }
             std::thread::yield_now();
         }
         self.0 = self.0.saturating_add(1);

@@ -22,7 +22,7 @@ use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_media::Event;
-use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step, budget, seed};
+use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step, budget, seed, take_turns};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 
@@ -391,6 +391,8 @@ use How::{AtRandom, ByPriorities};
 
 /// Runs `f` under so many schedules, and gives it the number of each.
 pub(crate) fn each(how: &How, schedules: usize, f: impl Fn(u64) + Send + Sync + 'static) {
+    // All threads of a schedule are one of the system's.
+    take_turns();
     let number = std::sync::atomic::AtomicU64::new(0);
     let f = move || f(number.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
     let from = seed(0);

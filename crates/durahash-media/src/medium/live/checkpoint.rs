@@ -24,12 +24,12 @@ use std::sync::atomic::{Ordering, fence};
 use super::core::{Base, Core};
 use super::disk::LiveDisk;
 use super::head::{Head, Position, RING_OFF};
-use super::parts::{Pages, Ring, Take};
+use super::parts::{Lines, Pages, Ring};
 use super::sums::{PAGE, Sums, writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
 use crate::medium::logged::format::{BLOCK_BYTES, put};
-use crate::medium::sys;
+use crate::medium::{Line, sys};
 use crate::primitive::lock;
 
 /// Pages that are copied at a time: 16 MiB, as fresh memory costs more than a snapshot.
@@ -187,11 +187,17 @@ impl<D: LiveDisk> Core<D> {
     }
 
     /// The lines of the batches behind `at`, which no head is behind, up to `to`.
-    pub(super) fn each_line(&self, mut at: Position, to: Position, take: Take<'_>) -> Result<()> {
+    pub(super) fn each_line(
+        &self,
+        mut at: Position,
+        to: Position,
+        take: &mut dyn FnMut(u64, &Line) -> Result<()>,
+    ) -> Result<()> {
         let head = &self.head();
         let ring = Ring::of(&self.disk, head);
+        let mut each = |lines: Lines<'_>| lines.iter().try_for_each(|(off, line)| take(off, &line));
         while at.batch < to.batch {
-            at = ring.batch(head, at, Some(take))?.ok_or_else(|| {
+            at = ring.batch(head, at, Some(&mut each))?.ok_or_else(|| {
                 Error::corrupt("the log is damaged (place in the log's ring)", at.place)
             })?;
         }

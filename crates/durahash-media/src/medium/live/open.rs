@@ -44,7 +44,7 @@ use super::barrier::next;
 use super::core::Core;
 use super::disk::{LiveDisk, LiveSource};
 use super::head::{FileName, Head, Noted, Position, begins};
-use super::parts::Ring;
+use super::parts::{Lines, Ring};
 use super::sums::PAGE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::disk::aligned;
@@ -55,6 +55,8 @@ use crate::word::PmU64;
 
 /// Marks that are looked at together.
 const MARKS_AT_ONCE: usize = 64;
+/// Lines of a log whose places are fetched before they are stored to: these are far apart.
+const AHEAD: usize = 16;
 /// The epoch of a new live file.
 const FIRST_EPOCH: u64 = 1;
 
@@ -88,22 +90,27 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
     {
         return Err(ErrorKind::NoLiveImage { why }.into());
     }
-    let ring = Ring::of(disk, head);
+    let (ring, region) = (Ring::of(disk, head), disk.region());
     let (to, pages) = &mut found;
-    loop {
-        let behind = ring.batch(
-            head,
-            *to,
-            Some(&mut |off, line| {
-                check(disk.region(), off)?;
-                disk.show_line(off, line);
-                pages.insert(off / BLOCK_BYTES as u64);
-                Ok(())
-            }),
-        )?;
-        let Some(behind) = behind else { break };
+    // A log has many lines of each page, in no order.
+    let mut changed = vec![false; region.len().div_ceil(PAGE) as usize];
+    let mut show = |lines: Lines<'_>| {
+        let mut soon = lines.iter().skip(AHEAD);
+        for (off, line) in lines.iter() {
+            if let Some((off, _)) = soon.next() {
+                region.speculate(off);
+            }
+            check(region, off)?;
+            disk.show_line(off, &line);
+            changed[(off / PAGE) as usize] = true;
+        }
+        Ok(())
+    };
+    while let Some(behind) = ring.batch(head, *to, Some(&mut show))? {
         *to = behind;
     }
+    let changed = (0..).zip(changed).filter(|(_, changed)| *changed);
+    pages.extend(changed.map(|(page, _)| page));
     if ring.proves(head.uuid, to.batch)? {
         let what = "the log is damaged before its end, so what was acknowledged is missing; \
                     take a copy of the pool, if there is one (place in the log's ring)";
@@ -168,7 +175,7 @@ fn trust<D: LiveSource>(disk: &D, head: &Head) -> Result<Result<Noted, &'static 
     begins(&words, head.at, noted.last).for_each(|place| ring.will_read(place));
     let bodies = noted.mount != disk.mount();
     let step = |at| {
-        let mut ignore = |_, _: &_| Ok(());
+        let mut ignore = |_: Lines<'_>| Ok(());
         ring.batch(head, at, if bodies { Some(&mut ignore) } else { None })
     };
     let mut at = head.at;

@@ -212,8 +212,24 @@ impl PartHead {
     }
 }
 
-/// Takes a line of a batch, and where it lies in the pool.
-pub(super) type Take<'a> = &'a mut dyn FnMut(u64, &Line) -> Result<()>;
+/// Takes the lines of a part of a batch.
+pub(super) type Take<'a> = &'a mut dyn FnMut(Lines<'_>) -> Result<()>;
+
+/// The lines of a part, and where each lies in the pool.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a>(&'a [u8]);
+
+impl<'a> Lines<'a> {
+    fn of(part: &'a [u8], entries: u64) -> Self {
+        let bytes = &part[HEAD_BYTES..];
+        Lines(&bytes[..bytes.len().min((entries as usize).saturating_mul(ENTRY_BYTES))])
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = (u64, Line)> + use<'a> {
+        let entries = self.0.chunks_exact(ENTRY_BYTES);
+        entries.map(|entry| (word(entry, 0), std::array::from_fn(|i| word(entry, 8 + i * 8))))
+    }
+}
 
 /// Reads and writes the ring of a disk.
 pub(super) struct Ring<'a, D> {
@@ -296,7 +312,7 @@ impl<'a, D: LiveSource> Ring<'a, D> {
         if let (Some(bodies), Some(take)) = (bodies, take) {
             for (part, bytes) in bodies {
                 if part.flags & SPILLED == 0 {
-                    each_entry(&bytes, part.entries, take)?;
+                    take(Lines::of(&bytes, part.entries))?;
                 } else if !self.spilled(end.batch, &bytes, take)? {
                     return Ok(None);
                 }
@@ -323,7 +339,7 @@ impl<'a, D: LiveSource> Ring<'a, D> {
         let mut rest = &file[..];
         while let Some(part) = rest.get(..HEAD_BYTES).and_then(PartHead::read) {
             let (bytes, behind) = rest.split_at((part.bytes as usize).min(rest.len()));
-            each_entry(bytes, part.entries, take)?;
+            take(Lines::of(bytes, part.entries))?;
             rest = behind;
         }
         Ok(true)
@@ -357,14 +373,6 @@ impl<'a, D: LiveSource> Ring<'a, D> {
 
 pub(super) fn reading<D: LiveSource>(disk: &D, e: io::Error) -> Error {
     Error::io("reading the log of the pool", disk.path().map(Into::into), e)
-}
-
-fn each_entry(part: &[u8], entries: u64, take: Take<'_>) -> Result<()> {
-    let entries = part[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(entries as usize);
-    for entry in entries {
-        take(word(entry, 0), &std::array::from_fn(|i| word(entry, 8 + i * 8)))?;
-    }
-    Ok(())
 }
 
 /// Lines by the pages that they lie in, to be written to the base a page at a time.

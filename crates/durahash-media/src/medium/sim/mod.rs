@@ -29,6 +29,7 @@ use super::{Changes, Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{Error, Limit, Result};
 pub use crate::identity::{copies_pass, set_boot};
 use crate::primitive::lock;
+pub use crate::primitive::take_turns;
 use crate::word::{OnMedia, PmU64};
 pub use budget::{budget, seed};
 use buffer::Buffer;
