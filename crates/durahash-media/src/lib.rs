@@ -65,7 +65,7 @@ pub use medium::sim;
 pub use medium::{
     BLOCK_BYTES, Blank, Changes, CopiedAs, Dax, Disk, DiskSums, Dram, Durability, Event, FileDisk,
     FileLock, FileName, LINE_BYTES, LIVE_WORDS, Line, Live, LiveDisk, LiveSource, LogStats, Logged,
-    Mapped, MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SumArea, SyncMode, prefetch,
+    Mapped, MappedOptions, Medium, Memory, PoolCopy, Region, Storage, SumArea, SyncMode,
 };
 #[cfg(not(loom))]
 pub use medium::{NodeFile, SharedHeader, SharedRegion};

@@ -23,12 +23,6 @@ pub(crate) fn each_line<T: ?Sized>(obj: &T, mut f: impl FnMut(*const u8)) {
     }
 }
 
-/// Asks the processor to fetch the first line of something in DRAM.
-#[inline(always)]
-pub fn prefetch<T>(of: &T) {
-    prefetch_line(std::ptr::from_ref(of).cast());
-}
-
 /// Asks the processor to fetch the line at `addr`.
 #[inline(always)]
 pub(crate) fn prefetch_line(addr: *const u8) {

@@ -56,7 +56,7 @@ pub use dram::Dram;
 #[cfg(not(loom))]
 pub(crate) use dram::{Anonymous, SMALL_BYTES};
 pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
-pub use line::{BLOCK_BYTES, LINE_BYTES, prefetch};
+pub use line::{BLOCK_BYTES, LINE_BYTES};
 #[cfg(not(loom))]
 pub use live::LiveFiles;
 pub use live::{FileName, LIVE_WORDS, Live, LiveDisk, LiveSource};

@@ -23,8 +23,8 @@ use crate::index::{Change, Room};
 const TRIES: u32 = 10_000;
 
 thread_local! {
-    /// A victim that this thread has chosen, of whose entry nothing is fetched yet.
-    static CHOSEN: Cell<Option<u64>> = const { Cell::new(None) };
+    /// A victim that this thread has chosen, of whose entry nothing is fetched yet, and the address of its cache: a hint.
+    static CHOSEN: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
 }
 
 /// An entry before or after a change: its bytes, as they count, if it is there.
@@ -48,12 +48,21 @@ impl Inner {
         }
     }
 
-    /// The same before an insert. The lines of the entry that was chosen last come meanwhile: where they are is a line of
+    /// The same before a change that may insert. The lines of the entry that was chosen last come meanwhile: where they are is a line of
     /// the directory that is waited for, as one is for this hash, and no lock lies between, so both are waited for at once.
     fn fetch_to_insert(&self, h: u64) {
         self.fetch(h);
-        // It may be of another cache, and is a hint.
-        CHOSEN.take().inspect(|h| self.engine().index.prefetch(&[*h]));
+        self.fetch_chosen(None);
+    }
+
+    /// Starts to fetch the entry that this thread has chosen last, before it chooses `next`.
+    fn fetch_chosen(&self, next: Option<u64>) {
+        let this = std::ptr::from_ref(self).addr();
+        if let Some((of, h)) = CHOSEN.replace(next.map(|h| (this, h)))
+            && of == this
+        {
+            self.engine().index.prefetch(&[h]);
+        }
     }
 
     /// Takes note of a lookup that found the key of this hash.
@@ -335,7 +344,7 @@ impl Inner {
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();
         let engine = self.engine();
-        CHOSEN.set(later);
+        self.fetch_chosen(later);
         // What its slot has came with the bucket.
         soon.filter(|_| !engine.is_in_slots()).inspect(|h| engine.prefetch_entry(*h));
         match self.evict_one(h) {

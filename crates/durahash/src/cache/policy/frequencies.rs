@@ -229,7 +229,7 @@ mod tests {
     fn a_row_is_weighed_and_compared_at_once() {
         let mix = durahash_media::hash::WordMix::new(7);
         for i in 0..2000 {
-            let words = [mix.mix(2 * i), mix.mix(2 * i + 1)].map(|word| word | all(3) * (i % 3));
+            let words = [mix.mix(2 * i), mix.mix(2 * i + 1)].map(|word| word | (all(3) * (i % 3)));
             let atomics = words.map(AtomicU64::new);
             let counters = Row(&atomics).counters();
             let sum = counters.iter().fold(0_u16, |sum, c| sum.wrapping_mul(31).wrapping_add(*c));

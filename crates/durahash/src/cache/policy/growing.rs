@@ -1,8 +1,8 @@
 //! A table that grows while others read it: one element for each hash, which no lock guards.
 //!
 //! It grows by a quarter of a power of two, and nothing moves: element `i` is split into `i` and `i + 2^n`, which begin
-//! alike (linear hashing). Addresses for all that it may grow to are reserved at first, and their memory is in huge pages
-//! where there are many: a change of a cache looks at some elements that lie anywhere, each in another small page.
+//! alike (linear hashing). Addresses are reserved ahead of use. Memory is taken as it grows, in huge pages from the first
+//! on where many elements are expected: a change of a cache looks at some that lie anywhere, each in another small page.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,8 +12,10 @@ use durahash_media::{DepthWord, Reserved};
 /// Elements at first; and steps in which it doubles.
 const FIRST: usize = 4;
 /// Elements that addresses are reserved for at first, at the most; and at all.
-const RESERVED: u64 = 1 << 26;
+const RESERVED: usize = 1 << 26;
 const MOST: usize = 1 << 40;
+/// It grows to so many times what is expected, which is said of a bound of bytes by the size of a common entry.
+const SPARE: usize = 4;
 
 /// The place of a hash among `len`, at least one: where its low bits say, or without the highest of them where there is
 /// none yet.
@@ -38,6 +40,8 @@ fn sizes(from: usize) -> impl Iterator<Item = usize> {
 pub(super) struct Growing<const N: usize, W: DepthWord> {
     elements: Reserved<N, W>,
     len: AtomicUsize,
+    /// It grows no more where its length is this.
+    limit: AtomicUsize,
     growing: Mutex<()>,
 }
 
@@ -56,17 +60,18 @@ impl<const N: usize, W: DepthWord> Clone for Now<'_, N, W> {
 impl<const N: usize, W: DepthWord> Copy for Now<'_, N, W> {}
 
 impl<const N: usize, W: DepthWord> Growing<N, W> {
-    /// `most`: about so many elements it may grow to. They are fewer where the system has no addresses for them.
-    pub(super) fn new(most: usize) -> Self {
-        let mut most = sizes(FIRST).find(|size| *size >= most.min(MOST)).unwrap_or(MOST) as u64;
-        let elements = loop {
-            match Reserved::growing(most.min(RESERVED), most) {
-                Ok(elements) => break elements,
-                // A few come from the heap.
-                Err(_) => most = (most / 2).max(FIRST as u64),
-            }
-        };
-        Growing { elements, len: AtomicUsize::new(FIRST), growing: Mutex::default() }
+    /// About so many elements are expected.
+    pub(super) fn new(expected: usize) -> Self {
+        let most = expected.saturating_mul(SPARE).clamp(SPARE * FIRST, MOST) as u64;
+        // It is longer than what is wanted by up to a quarter.
+        let first = (expected.min(RESERVED) * 5 / 4) as u64;
+        // Where the system has no addresses for many it stays small; a few come from the heap.
+        let sizes = [(first, most), (0, most), (0, FIRST as u64)];
+        let elements =
+            sizes.into_iter().find_map(|(count, most)| Reserved::growing(count, most).ok());
+        let elements = elements.expect("the heap has room for a few");
+        let limit = AtomicUsize::new(elements.most() as usize);
+        Growing { elements, len: AtomicUsize::new(FIRST), limit, growing: Mutex::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -95,7 +100,7 @@ impl<const N: usize, W: DepthWord> Growing<N, W> {
     /// changed there meanwhile is changed in one of them.
     #[inline]
     pub(super) fn grow(&self, len: usize) {
-        if self.len() < len {
+        if self.len() < len.min(self.limit.load(Ordering::Relaxed)) {
             self.lengthen(len);
         }
     }
@@ -107,7 +112,7 @@ impl<const N: usize, W: DepthWord> Growing<N, W> {
         let now = self.len();
         for (from, to) in sizes(now).zip(sizes(now).skip(1)).take_while(|(from, _)| *from < len) {
             if to as u64 > self.elements.most() || self.elements.cover(to as u64).is_err() {
-                return;
+                return self.limit.store(from, Ordering::Relaxed);
             }
             for at in from..to {
                 let words = self.at(at).iter().zip(self.at(parent(at)));
@@ -147,6 +152,8 @@ mod tests {
             table.at(at)[0].store(at as u64, Ordering::Relaxed);
         }
         let hashes = (0..4000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20));
+        let most = table.limit.load(Ordering::Relaxed);
+        assert_eq!(most, 4 * SPARE * 1000);
         for len in (5..4000).step_by(7) {
             table.grow(len);
             assert!((len..=len + len / 4 + 1).contains(&table.len()), "{len}: {}", table.len());
@@ -158,5 +165,9 @@ mod tests {
         let left =
             (0..table.len()).filter(|at| table.at(*at)[0].load(Ordering::Relaxed) < 9).count();
         assert!(left < table.len() / 2, "{left}");
+        // As far as it may, once.
+        table.grow(usize::MAX);
+        assert!((most * 3 / 4..=most).contains(&table.len()), "{}", table.len());
+        assert_eq!(table.limit.load(Ordering::Relaxed), table.len());
     }
 }

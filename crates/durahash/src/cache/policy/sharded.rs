@@ -57,17 +57,21 @@ pub(super) struct Sharded<Q: Queues> {
     table: Q::Table,
     /// A power of two of them.
     shards: Box<[Shard<Q>]>,
-    turn: AtomicUsize,
+    turn: Turn,
 }
+
+/// Each eviction changes it: not in the lines of the table that hits read.
+#[repr(align(128))]
+#[derive(Default)]
+struct Turn(AtomicUsize);
 
 impl<Q: Queues> Sharded<Q> {
     pub(super) fn new(entries: u64) -> Self {
         let shards = 1 << (entries / SHARD_MIN).clamp(1, SHARDS_MAX).ilog2();
         Sharded {
-            // By one shard it grows for all, and shards differ a little.
-            table: Q::Table::new((entries.saturating_add(entries / 8)) as usize),
+            table: Q::Table::new(entries as usize),
             shards: (0..shards).map(|_| Shard::default()).collect(),
-            turn: AtomicUsize::new(0),
+            turn: Turn::default(),
         }
     }
 
@@ -153,7 +157,7 @@ impl<Q: Queues> Evict for Sharded<Q> {
     }
 
     fn next_victim(&self) -> Option<Victim> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.turn.0.fetch_add(1, Ordering::Relaxed);
         self.table.evicting(turn);
         let first = self.fuller(turn);
         // Of one shard the next victim comes at once.

@@ -2,7 +2,7 @@
 
 /// A few bits for each entry.
 pub(super) trait Table: Send + Sync {
-    /// For about so many entries at the most.
+    /// For about so many entries: it may grow to some times as many.
     fn new(entries: usize) -> Self;
 
     /// A lookup found the entry.
