@@ -13,6 +13,7 @@ use crate::planted::{Fault, planted};
 use super::fptable::FpTable;
 use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
 use super::options::{Options, Technique};
+use super::spread::Spread;
 
 /// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -76,7 +77,7 @@ pub(super) struct CachedEntry {
 /// A MainSegment as this client has written it.
 #[derive(Clone, Debug)]
 pub(super) struct Main {
-    pub(super) items: Vec<Item>,
+    pub(super) items: Rc<Vec<Item>>,
     /// As in its header.
     pub(super) mark: u64,
 }
@@ -180,7 +181,7 @@ type Whole = (Suffix, Vec<(Entry, Option<u8>)>, Rc<Main>);
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) directory: Directory,
-    segments: HashMap<Ref, Segment>,
+    segments: HashMap<Ref, Segment, Spread>,
     without: Option<Technique>,
     /// Segments whose MainSegments are kept, the one that was written last at the end.
     kept: BTreeMap<u64, Ref>,
@@ -193,7 +194,7 @@ impl Cache {
     pub(super) fn new(directory: Directory, options: &Options) -> Self {
         let without = options.without;
         let kept_max = if without.is_none() { options.kept_entries as usize } else { 0 };
-        let (segments, kept) = (HashMap::new(), BTreeMap::new());
+        let (segments, kept) = (HashMap::default(), BTreeMap::new());
         Cache { directory, segments, without, kept, kept_entries: 0, kept_max }
     }
 
@@ -451,7 +452,7 @@ mod tests {
             [0, 1, 2].map(|cur| cache.snapshot(Ref::from_word(cur), 1, 0).unwrap().main.is_some())
         };
         for cur in [0, 1, 0, 2] {
-            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Vec::new(), mark: 0 });
+            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Rc::default(), mark: 0 });
         }
         assert_eq!((kept(&cache), cache.kept_len()), ([true, false, true], 2));
         cache.turn(Ref::from_word(0), WordA(2), 0);

@@ -73,6 +73,7 @@
 mod layout;
 mod options;
 mod ranges;
+mod spread;
 mod verbs;
 
 mod extent;
