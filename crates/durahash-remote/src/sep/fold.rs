@@ -100,6 +100,11 @@ impl Classes {
         self.0[word] & bit != 0
     }
 
+    fn add_all(&mut self, fp: usize) {
+        let words = self.0.len() / FPS;
+        self.0[fp * words..][..words].fill(u64::MAX);
+    }
+
     fn add(&mut self, entry: Entry, fp2: u8) {
         let (word, bit) = Self::at(entry, fp2);
         self.0[word] |= bit;
@@ -132,14 +137,18 @@ impl Frozen {
                 None => unknown[usize::from(entry.fp())] = true,
             }
         }
+        // One look at each entry of the MainSegment, of which there are many, tells of most that they are not compared.
+        let mut some = Classes(newer.0);
+        for fp in (0..FPS).filter(|&fp| unknown[fp]) {
+            some.add_all(fp);
+        }
         let mut main = Vec::with_capacity(self.cur.len());
-        for (item, idx) in self.main.iter().zip(0..) {
-            let is_alike = newer.has(item.entry, item.fp2);
-            if is_alike {
-                alike.add(item.entry, item.fp2);
-            }
-            if is_alike || unknown[usize::from(item.entry.fp())] {
-                main.push(idx);
+        for (idx, item) in self.main.iter().enumerate() {
+            if some.has(item.entry, item.fp2) {
+                main.push(idx as u32);
+                if newer.has(item.entry, item.fp2) {
+                    alike.add(item.entry, item.fp2);
+                }
             }
         }
         let is_compared = |&(entry, fp2): &(Entry, Option<u8>)| {
