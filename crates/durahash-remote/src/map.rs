@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, is_damage};
+use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, Together, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -77,6 +77,9 @@ const DOZE_NS: u64 = 5_000_000_000;
 const DOZE_TICKS: u64 = 100;
 /// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
 const LANES: usize = 64;
+/// Groups of so many puts that are under way at once, where the puts of a group go together: while a segment of the one is
+/// merged, the other goes on.
+const GROUPS: usize = 2;
 
 /// Outcome of [`RemoteMap::compare_set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,8 +147,59 @@ impl<F: Fabric> RemoteMap<F> {
     /// # Errors
     /// The first error of a [`put`](Self::put). Values that were set before it stay.
     pub async fn put_many(&self, pairs: &[Pair]) -> Result<()> {
-        in_lanes(pairs, |pair| &pair.0, async |(key, value)| self.put(key, value).await).await?;
-        Ok(())
+        if !self.0.appends_together() {
+            let put = async |(key, value): &Pair| self.put(key, value).await;
+            return in_lanes(pairs, |pair| &pair.0, put).await.map(drop);
+        }
+        let order = by_key(pairs, |pair| &pair.0);
+        let runs: Vec<_> = order.chunk_by(|&a, &b| pairs[a].0 == pairs[b].0).collect();
+        let groups = RefCell::new(runs.chunks(LANES));
+        let failed = RefCell::new(None);
+        // Not borrowed while an operation runs.
+        let next = || groups.borrow_mut().next().filter(|_| failed.borrow().is_none());
+        let put = async || {
+            while let Some(group) = next() {
+                if let Err(error) = self.put_group(pairs, group).await {
+                    failed.borrow_mut().get_or_insert(error);
+                }
+            }
+        };
+        all((0..GROUPS.min(runs.len().div_ceil(LANES))).map(|_| put())).await;
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Puts pairs, those of one key, a run, one after the other: the first of each run together, as far as that is possible.
+    async fn put_group(&self, pairs: &[Pair], group: &[&[usize]]) -> Result<()> {
+        let failed = RefCell::new(None);
+        let work = async |filled, run: &[usize]| {
+            if let Some(filled) = filled {
+                self.0.merge_filled(filled).await;
+            }
+            // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
+            for (key, value) in run.iter().map(|&idx| &pairs[idx]) {
+                if failed.borrow().is_some() {
+                    return;
+                }
+                if let Err(error) = self.put(key, value).await {
+                    failed.borrow_mut().get_or_insert(error);
+                }
+            }
+        };
+        let mut runs = group.to_vec();
+        // What comes later was preceded by a put that filled its segment, so this ends.
+        while !runs.is_empty() && failed.borrow().is_none() {
+            let first = runs.iter().map(|run| &pairs[run[0]]);
+            let first: Vec<_> = first.map(|(key, value)| (&key[..], &value[..])).collect();
+            let Together { left, later, full } = self.0.append_together(&first).await?;
+            let mut rest: Vec<_> = runs.iter().map(|run| &run[1..]).collect();
+            left.into_iter().for_each(|i| rest[i] = runs[i]);
+            later.iter().for_each(|&i| rest[i] = &[]);
+            let merges = full.into_iter().map(|filled| work(Some(filled), &[]));
+            let puts = rest.into_iter().filter(|run| !run.is_empty()).map(|run| work(None, run));
+            all(merges.chain(puts)).await;
+            runs = later.into_iter().map(|i| runs[i]).collect();
+        }
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     /// [`insert_new`](Self::insert_new) for many keys, several at once: tells of each, in their order, whether it had no
@@ -450,15 +504,21 @@ impl<F: Fabric> Pages<F> {
     }
 }
 
+/// The places of the items: those of one key stand together, in their order.
+fn by_key<T>(items: &[T], key: impl Fn(&T) -> &[u8]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..items.len()).collect();
+    order.sort_by_key(|&idx| key(&items[idx]));
+    order
+}
+
 /// Runs `operation` for all items, several at once, and those of one key one after the other. Returns the first error.
 async fn in_lanes<T, R>(
     items: &[T],
     key: impl Fn(&T) -> &[u8],
     operation: impl AsyncFn(&T) -> Result<R>,
 ) -> Result<Vec<R>> {
-    // Those of one key stand together, in their order, and a lane takes all of them.
-    let mut order: Vec<_> = (0..items.len()).collect();
-    order.sort_by_key(|&idx| key(&items[idx]));
+    // A lane takes all of a key.
+    let order = by_key(items, &key);
     let runs = RefCell::new(order.chunk_by(|&a, &b| key(&items[a]) == key(&items[b])));
     // Not borrowed while an operation runs.
     let next = || runs.borrow_mut().next();

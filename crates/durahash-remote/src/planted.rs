@@ -40,6 +40,8 @@ durahash_media::listed! {
         EntryFirst,
         /// A put is acknowledged although its swap failed.
         SwapUnseen,
+        /// Or one of several that went together.
+        SwapsUnseen,
         /// Several appends of a client are under way in a segment although the fabric does not order their swaps.
         OrderAssumed,
         /// What a swap publishes is posted with it, wherever it lies.

@@ -506,7 +506,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Takes a block of this client's memory, of `first` unless all chunks of that node are taken.
-    fn take_own(&self, first: u8, bytes: u64) -> Option<Ref> {
+    pub(super) fn take_own(&self, first: u8, bytes: u64) -> Option<Ref> {
         let nodes = self.geometry.nodes;
         let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
         if self.exhausted[usize::from(first)].get() {

@@ -110,3 +110,4 @@ pub use options::{Options, Technique};
 pub use summary::Summary;
 pub(crate) use walk::{Position, is_damage};
 pub use write::Change;
+pub(crate) use write::Together;

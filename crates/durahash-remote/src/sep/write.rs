@@ -7,6 +7,9 @@
 //! | | | hint, unsignaled | a merge reads the key in its place |
 //! | | | the client that filled the last entry merges | another client merges later |
 //! | | | where the fabric orders swaps, other appends of this client are under way to the entries before | none after the first that does not take effect does, so no free entry is before a live one |
+//! | puts of several keys | 1 | where the fabric orders swaps: write the block and swap the entry of each put that needs no look, as if each posted its own | each put by itself |
+//! | | | a hint for each run of entries, unsignaled | as above |
+//! | | | merges of the segments that are full now; then once more, with what belongs to these | |
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
@@ -21,7 +24,7 @@ use crate::planted::{Fault, hint_generation, planted};
 use super::Core;
 use super::claim::Hope;
 use super::epoch::Op;
-use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
+use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, WordA, dep, fp, fp2, kv_block};
 use super::look::{AT_ONCE, Block, Scope, Sight, first_read, write_block};
 use super::space::block_bytes;
 use super::verbs::Post;
@@ -188,7 +191,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Whether appends of this client to one segment are under way at the same time.
-    pub(super) fn appends_together(&self) -> bool {
+    pub(crate) fn appends_together(&self) -> bool {
         self.fabric.orders_swaps() && self.fabric.lease_ns().is_none()
     }
 
@@ -280,13 +283,28 @@ impl<F: Fabric> Core<F> {
         kv: KvBlock,
         block: &mut Block,
     ) -> Result<Option<Entry>> {
-        let (cur, a) = (sight.cur, sight.a);
-        let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
-        let at = cur.addr().add(self.geometry.entry_off(idx));
         let mut batch = Batch::new();
         write_block(&mut batch, block);
-        let swap = batch.compare_swap(at, old, entry.0);
-        let found = op.send(batch).await?.word(swap);
+        let swap = Swap::new(hash, sight.cur, sight.a, idx, old, kv);
+        let number = self.post_swap(&mut batch, &swap);
+        let found = op.send(batch).await?.word(number);
+        let there = self.swapped(op, &swap, found);
+        if there.is_none() {
+            let hint = [hint_generation(swap.a.generation()), fp2(hash)];
+            let at = swap.cur.addr().add(self.geometry.hint_off(idx));
+            self.fabric.write_unsignaled(at, &hint)?;
+        }
+        Ok(there)
+    }
+
+    fn post_swap(&self, batch: &mut Batch, swap: &Swap) -> usize {
+        let at = swap.cur.addr().add(self.geometry.entry_off(swap.idx));
+        batch.compare_swap(at, swap.old, swap.entry.0)
+    }
+
+    /// Notes what a swap has found. Returns the entry that was there first, if there was one.
+    fn swapped(&self, op: &Op<'_, F>, swap: &Swap, found: u64) -> Option<Entry> {
+        let Swap { hash, cur, a, idx, old, entry } = *swap;
         let there = if found == old { entry } else { Entry(found) };
         if there.state(a.generation()) == State::Live {
             let mut cache = self.cache.borrow_mut();
@@ -296,13 +314,113 @@ impl<F: Fabric> Core<F> {
                 cache.saw(cur, a, idx, &[there], op.tag);
             }
         }
-        if found != old {
-            self.stats.borrow_mut().conflicts += 1;
-            return Ok(Some(there));
+        if found == old {
+            return None;
         }
-        let hint = [hint_generation(a.generation()), fp2(hash)];
-        self.fabric.write_unsignaled(cur.addr().add(self.geometry.hint_off(idx)), &hint)?;
-        Ok(None)
+        self.stats.borrow_mut().conflicts += 1;
+        Some(there)
+    }
+
+    /// Puts the values of keys that differ, as far as this client can append them without a look, by one batch: the same
+    /// verbs in the same order as of puts that run at once, but for their hints. What is not put is left to
+    /// [`append`](Self::append), or to another call when the segments that are full now are merged.
+    pub(crate) async fn append_together(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Together<'_, F>> {
+        self.upkeep().await?;
+        let op = Op::new(self);
+        // Before entries are reserved, and blocks allocated that could not be freed.
+        op.admitted()?;
+        let mut together = Together { left: Vec::new(), later: Vec::new(), full: Vec::new() };
+        let mut batch = Batch::with_capacity(2 * pairs.len());
+        let mut posted = Vec::with_capacity(pairs.len());
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            match self.guess_block(&op, key, value) {
+                Some((bytes, kv, swap)) => {
+                    batch.write(kv.at.addr(), &bytes);
+                    posted.push((i, kv, self.post_swap(&mut batch, &swap), swap));
+                }
+                None => together.left.push(i),
+            }
+        }
+        if posted.is_empty() {
+            return Ok(together);
+        }
+        let done = match op.send(batch).await {
+            Ok(done) => done,
+            Err(error) => {
+                // Any of the blocks may be published, or still be written.
+                let bytes = posted.iter().map(|(_, kv, ..)| kv.bytes).sum::<u64>();
+                self.space.borrow_mut().doubtful_bytes += bytes;
+                return Err(error);
+            }
+        };
+        let mut hints: Vec<HintRun> = Vec::new();
+        for (i, kv, number, swap) in &posted {
+            let there = self.swapped(&op, swap, done.word(*number));
+            if there.is_some() && !planted(Fault::SwapsUnseen) {
+                // The block was never published.
+                self.space.borrow_mut().put(kv.at, kv.bytes);
+                self.cache.borrow_mut().guess_no_more(swap.cur, swap.a);
+                together.left.push(*i);
+                continue;
+            }
+            let hint = [hint_generation(swap.a.generation()), fp2(swap.hash)];
+            match hints.iter_mut().rfind(|run| run.cur == swap.cur && run.end == swap.idx) {
+                Some(run) => {
+                    run.end += 1;
+                    run.bytes.extend(hint);
+                }
+                None => {
+                    hints.push(HintRun { cur: swap.cur, end: swap.idx + 1, bytes: hint.into() })
+                }
+            }
+            if swap.idx + 1 == self.geometry.cur {
+                // An operation of its own, which begins before this one ends.
+                let (op, sight) = (Op::new(self), Sight::of(swap.cur, swap.a));
+                together.full.push(Filled { op, sight });
+            }
+        }
+        for run in hints {
+            let first = run.end - run.bytes.len() as u32 / 2;
+            let at = run.cur.addr().add(self.geometry.hint_off(first));
+            self.fabric.write_unsignaled(at, &run.bytes)?;
+        }
+        if !together.full.is_empty() {
+            let (cache, full) = (self.cache.borrow(), &together.full);
+            let cur_of = |i: &usize| cache.directory.find(self.hash.hash(pairs[*i].0));
+            let is_full = |i: &usize| full.iter().any(|filled| filled.sight.cur == cur_of(i));
+            let left = std::mem::take(&mut together.left);
+            (together.later, together.left) = left.into_iter().partition(is_full);
+        }
+        Ok(together)
+    }
+
+    /// A block of this client's memory, and the entry for it that an append takes without a look, where there are both.
+    fn guess_block(
+        &self,
+        op: &Op<'_, F>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<(Vec<u8>, KvBlock, Swap)> {
+        Self::check_sizes(key, value).ok()?;
+        let hash = self.hash.hash(key);
+        let node = self.near(self.cache.borrow().directory.find(hash))?;
+        let bytes = kv_block(&self.hash, key, value);
+        let (taken, len) = (block_bytes(bytes.len()), Len::of_block(bytes.len()));
+        let kv = KvBlock { at: self.take_own(node, taken)?, bytes: taken, len };
+        let Some((sight, idx, old)) = self.guess(op, hash, kv) else {
+            self.space.borrow_mut().put(kv.at, kv.bytes);
+            return None;
+        };
+        Some((bytes, kv, Swap::new(hash, sight.cur, sight.a, idx, old, kv)))
+    }
+
+    /// Merges a segment whose last entry this client has filled. What it has put is put even if the merge fails.
+    pub(crate) async fn merge_filled(&self, filled: Filled<'_, F>) {
+        let Filled { mut op, sight } = filled;
+        self.appended(&mut op, &sight, self.geometry.cur - 1).await;
     }
 
     /// After an append: merges if it filled the last entry. The append is done even if the merge fails.
@@ -433,8 +551,9 @@ impl<F: Fabric> Core<F> {
         op: &Op<'_, F>,
         blocks: impl IntoIterator<Item = (Ref, usize)>,
     ) -> Result<Done> {
-        let mut batch = Batch::new();
-        blocks.into_iter().for_each(|(at, bytes)| self.read_block(&mut batch, at, bytes));
+        let blocks = blocks.into_iter();
+        let mut batch = Batch::with_capacity(blocks.size_hint().0);
+        blocks.for_each(|(at, bytes)| self.read_block(&mut batch, at, bytes));
         op.send(batch).await
     }
 
@@ -459,6 +578,46 @@ struct Ends<F: Fn()>(F);
 impl<F: Fn()> Drop for Ends<F> {
     fn drop(&mut self) {
         (self.0)();
+    }
+}
+
+/// Puts that went together.
+pub(crate) struct Together<'a, F: Fabric> {
+    /// The places of those that were not put, and of those that were not because their segment is full.
+    pub(crate) left: Vec<usize>,
+    pub(crate) later: Vec<usize>,
+    /// Segments to be [merged](Core::merge_filled).
+    pub(crate) full: Vec<Filled<'a, F>>,
+}
+
+/// A segment whose last entry was filled, and the operation that merges it.
+pub(crate) struct Filled<'a, F: Fabric> {
+    op: Op<'a, F>,
+    sight: Sight,
+}
+
+/// Hints of entries that follow one another.
+struct HintRun {
+    cur: Ref,
+    /// The entry behind the last one.
+    end: u32,
+    bytes: Vec<u8>,
+}
+
+/// A swap of a free entry.
+struct Swap {
+    hash: u64,
+    cur: Ref,
+    a: WordA,
+    idx: u32,
+    old: u64,
+    entry: Entry,
+}
+
+impl Swap {
+    fn new(hash: u64, cur: Ref, a: WordA, idx: u32, old: u64, kv: KvBlock) -> Self {
+        let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
+        Swap { hash, cur, a, idx, old, entry }
     }
 }
 

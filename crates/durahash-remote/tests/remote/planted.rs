@@ -30,6 +30,7 @@ const LOOKS: &[Case] = &[
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
+    (&[SwapsUnseen], together, 3, 300),
     (&[OrderAssumed], crowded, 13, 100),
     (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
@@ -116,6 +117,12 @@ fn crowded(plan: &mut Plan) {
 fn ordered(plan: &mut Plan) {
     crowded(plan);
     plan.chaos.orders_swaps = true;
+}
+
+/// The same, with puts of several keys at once.
+fn together(plan: &mut Plan) {
+    ordered(plan);
+    plan.many_one_in = 2;
 }
 
 /// Splits, and deaths in the middle of them.
@@ -263,6 +270,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], any, 100),
         (&[], wide, 100),
         (&[], ordered, 300),
+        (&[], together, 300),
         (&[], large, 3),
         (&[], splitting, 100),
         (&[], churning, 50),

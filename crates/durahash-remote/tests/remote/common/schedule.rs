@@ -83,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) pause_ns_max: u64,
     /// Of its operations, one in so many is one after which a client rests.
     pub(crate) rest_one_in: u64,
+    /// Puts of several keys at once: one in so many of its operations.
+    pub(crate) many_one_in: u64,
     pub(crate) chaos: Chaos,
     pub(crate) options: Options,
     /// Nanoseconds until all operations have ended.
@@ -119,6 +121,7 @@ impl Plan {
             joining_ns_max: 0,
             pause_ns_max: 0,
             rest_one_in: 0,
+            many_one_in: 0,
             nodes: 1 + rng.below(3),
             chaos: {
                 let mut chaos = Chaos::default();
@@ -181,7 +184,24 @@ impl Run {
         self.history.borrow_mut().end(i, found);
     }
 
+    /// Each key's last value counts, and may be read as soon as it is put; one before it may be, too.
+    async fn many(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        let (mut pairs, mut begun) = (Vec::new(), Vec::new());
+        for k in (0..2 + self.rng.below(4)).map(|_| self.rng.below(self.plan.keys) as u32) {
+            let new = self.values.get() + 1;
+            self.values.set(new);
+            pairs.push((key(k), value(new)));
+            begun.push(self.begin(k, Effect::Set(Some(new))));
+        }
+        map.put_many(&pairs).await?;
+        begun.into_iter().for_each(|i| self.end(i, Response::Untold));
+        Ok(())
+    }
+
     async fn one(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        if self.plan.many_one_in > 0 && self.rng.below(self.plan.many_one_in) == 0 {
+            return self.many(map).await;
+        }
         let k = self.rng.below(self.plan.keys) as u32;
         let name = key(k);
         let new = self.values.get() + 1;
