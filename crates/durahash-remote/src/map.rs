@@ -1,6 +1,7 @@
 //! The map: byte strings in remote memory.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
+use crate::planted::{Fault, planted};
 use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, Together, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
@@ -75,10 +77,10 @@ const REST_NS: u64 = 1_000_000_000;
 /// Time after which a client that rests looks whether there is a sweep to do.
 const DOZE_NS: u64 = 5_000_000_000;
 const DOZE_TICKS: u64 = 100;
-/// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
+/// Operations that [`get_many`](RemoteMap::get_many) and its like have under way at once, and puts that go together.
 const LANES: usize = 64;
-/// Groups of so many puts that are under way at once, where the puts of a group go together: while a segment of the one is
-/// merged, the other goes on.
+/// Groups of so many puts that go together which are under way at once: while a segment of the one is merged, the other
+/// goes on.
 const GROUPS: usize = 2;
 
 /// Outcome of [`RemoteMap::compare_set`].
@@ -152,54 +154,77 @@ impl<F: Fabric> RemoteMap<F> {
             return in_lanes(pairs, |pair| &pair.0, put).await.map(drop);
         }
         let order = by_key(pairs, |pair| &pair.0);
-        let runs: Vec<_> = order.chunk_by(|&a, &b| pairs[a].0 == pairs[b].0).collect();
-        let groups = RefCell::new(runs.chunks(LANES));
-        let failed = RefCell::new(None);
+        let mut runs: Vec<_> = order.chunk_by(|&a, &b| pairs[a].0 == pairs[b].0).collect();
+        // One pair of a run goes at a time: the longest take the most rounds.
+        runs.sort_by_key(|run| Reverse(run.len()));
+        let groups = GROUPS.min(runs.len().div_ceil(LANES));
         // Not borrowed while an operation runs.
-        let next = || groups.borrow_mut().next().filter(|_| failed.borrow().is_none());
+        let (runs, failed) = (RefCell::new(VecDeque::from(runs)), RefCell::new(None));
+        let next = || {
+            let mut runs = runs.borrow_mut();
+            let count = if failed.borrow().is_none() { LANES.min(runs.len()) } else { 0 };
+            runs.drain(..count).collect::<Vec<_>>()
+        };
         let put = async || {
-            while let Some(group) = next() {
-                if let Err(error) = self.put_group(pairs, group).await {
-                    failed.borrow_mut().get_or_insert(error);
+            loop {
+                let round = next();
+                if round.is_empty() {
+                    return;
                 }
+                self.put_round(pairs, &round, &runs, &failed).await;
             }
         };
-        all((0..GROUPS.min(runs.len().div_ceil(LANES))).map(|_| put())).await;
+        all((0..groups).map(|_| put())).await;
         failed.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Puts pairs, those of one key, a run, one after the other: the first of each run together, as far as that is possible.
-    async fn put_group(&self, pairs: &[Pair], group: &[&[usize]]) -> Result<()> {
-        let failed = RefCell::new(None);
-        let work = async |filled, run: &[usize]| {
+    /// Puts the first pair of each run, together as far as that is possible, and gives back what remains of the runs. In
+    /// between a run is nowhere else, so the pairs of a key keep their order. Each round puts one pair at least.
+    async fn put_round<'a>(
+        &self,
+        pairs: &[Pair],
+        round: &[&'a [usize]],
+        runs: &RefCell<VecDeque<&'a [usize]>>,
+        failed: &RefCell<Option<Error>>,
+    ) {
+        let pair = |run: &[usize]| (&pairs[run[0]].0[..], &pairs[run[0]].1[..]);
+        // To the front: a long run is in each round.
+        let put = |run: &'a [usize]| {
+            if run.len() > 1 {
+                runs.borrow_mut().push_front(&run[1..]);
+            }
+        };
+        let first: Vec<_> = round.iter().map(|run| pair(run)).collect();
+        let Together { put: done, left, later, full } = match self.0.append_together(&first).await {
+            Ok(together) => together,
+            Err(error) => {
+                failed.borrow_mut().get_or_insert(error);
+                return;
+            }
+        };
+        done.into_iter().for_each(|i| put(round[i]));
+        // To the end: the segments of most are merged now.
+        runs.borrow_mut().extend(later.into_iter().map(|i| round[i]));
+        // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
+        let work = async |filled, run: Option<&'a [usize]>| {
             if let Some(filled) = filled {
                 self.0.merge_filled(filled).await;
             }
-            // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
-            for (key, value) in run.iter().map(|&idx| &pairs[idx]) {
-                if failed.borrow().is_some() {
-                    return;
-                }
-                if let Err(error) = self.put(key, value).await {
+            let Some(run) = run else { return };
+            if planted(Fault::RestFirst) {
+                put(run);
+            }
+            let (key, value) = pair(run);
+            match self.put(key, value).await {
+                Ok(()) if planted(Fault::RestFirst) => {}
+                Ok(()) => put(run),
+                Err(error) => {
                     failed.borrow_mut().get_or_insert(error);
                 }
             }
         };
-        let mut runs = group.to_vec();
-        // What comes later was preceded by a put that filled its segment, so this ends.
-        while !runs.is_empty() && failed.borrow().is_none() {
-            let first = runs.iter().map(|run| &pairs[run[0]]);
-            let first: Vec<_> = first.map(|(key, value)| (&key[..], &value[..])).collect();
-            let Together { left, later, full } = self.0.append_together(&first).await?;
-            let mut rest: Vec<_> = runs.iter().map(|run| &run[1..]).collect();
-            left.into_iter().for_each(|i| rest[i] = runs[i]);
-            later.iter().for_each(|&i| rest[i] = &[]);
-            let merges = full.into_iter().map(|filled| work(Some(filled), &[]));
-            let puts = rest.into_iter().filter(|run| !run.is_empty()).map(|run| work(None, run));
-            all(merges.chain(puts)).await;
-            runs = later.into_iter().map(|i| runs[i]).collect();
-        }
-        failed.into_inner().map_or(Ok(()), Err)
+        let merges = full.into_iter().map(|filled| work(Some(filled), None));
+        all(merges.chain(left.into_iter().map(|i| work(None, Some(round[i]))))).await;
     }
 
     /// [`insert_new`](Self::insert_new) for many keys, several at once: tells of each, in their order, whether it had no

@@ -162,6 +162,18 @@ struct Segment {
     view: View,
 }
 
+impl Segment {
+    /// See [`would_guess`](Cache::would_guess).
+    fn guess(&self, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        let Segment { suffix: place, view, .. } = self;
+        let idx = view.next.max(view.seen.len() as u32);
+        let old = *view.olds.get(idx as usize)?;
+        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
+        let is_of = suffix(hash, view.a.depth()) == place.bits;
+        (is_fresh && is_of).then_some((view.a, idx, old))
+    }
+}
+
 /// The cached state that a batch relies on, copied when it is posted: coroutines share the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
@@ -289,17 +301,17 @@ impl Cache {
 
     /// The entry to which the next append of this client goes, and its word, if the segment is as this client has emptied
     /// it but for its own appends, and has the hash. Word A was confirmed an epoch before at most: until it has changed
-    /// 96 times, no word of an entry comes again.
+    /// 96 times, no word of an entry comes again. A caller that takes the entry [reserves](Self::reserve) it.
+    pub(super) fn would_guess(&self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        self.segments.get(&cur)?.guess(hash, epoch).filter(|_| self.without.is_none())
+    }
+
+    /// The same, and reserves it.
     pub(super) fn guess(&mut self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
-        let Segment { suffix: place, view, .. } = self.segments.get_mut(&cur)?;
-        let idx = view.next.max(view.seen.len() as u32);
-        let old = *view.olds.get(idx as usize)?;
-        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
-        if !is_fresh || self.without.is_some() || suffix(hash, view.a.depth()) != place.bits {
-            return None;
-        }
-        view.next = idx + 1;
-        Some((view.a, idx, old))
+        let segment = self.segments.get_mut(&cur)?;
+        let (a, idx, old) = segment.guess(hash, epoch).filter(|_| self.without.is_none())?;
+        segment.view.next = idx + 1;
+        Some((a, idx, old))
     }
 
     /// A guess was wrong.
@@ -319,6 +331,11 @@ impl Cache {
     pub(super) fn is_merging(&self, cur: Ref, a: WordA) -> bool {
         let segment = self.segments.get(&cur);
         segment.is_some_and(|segment| segment.view.a == a && segment.view.merging)
+    }
+
+    /// Whether an operation of this client merges a segment, as far as it is known.
+    pub(super) fn merges(&self, cur: Ref) -> bool {
+        self.segments.get(&cur).is_some_and(|segment| segment.view.merging)
     }
 
     /// The entry from `first` on to which this client's next append goes, if that is before `end`.

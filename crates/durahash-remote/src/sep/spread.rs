@@ -4,7 +4,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// For keys of one word that is an address or a hash: a client looks several up for each operation, and a hash that resists
 /// chosen keys takes as long as all else that the operation does with the map. A node that chose its addresses to make its
-/// clients slow could as well not answer; the hashes of keys have the seed of the index.
+/// clients slow could as well not answer; the hashes of keys have the seed of the index, to be chosen where keys come from others
+/// ([`Options::seed`](super::Options::seed)).
 pub(super) type Spread = BuildHasherDefault<Word>;
 
 /// Odd, and well spread.

@@ -31,6 +31,7 @@ const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
     (&[SwapsUnseen], together, 3, 300),
+    (&[RestFirst], grouped, 1, 100),
     (&[OrderAssumed], crowded, 13, 100),
     (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
@@ -123,6 +124,12 @@ fn ordered(plan: &mut Plan) {
 fn together(plan: &mut Plan) {
     ordered(plan);
     plan.many_one_in = 2;
+}
+
+/// The same, with more than go together.
+fn grouped(plan: &mut Plan) {
+    together(plan);
+    (plan.many_max, plan.keys, plan.ops) = (200, 90, 8);
 }
 
 /// Splits, and deaths in the middle of them.
@@ -271,6 +278,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], wide, 100),
         (&[], ordered, 300),
         (&[], together, 300),
+        (&[], grouped, 100),
         (&[], large, 3),
         (&[], splitting, 100),
         (&[], churning, 50),
