@@ -210,7 +210,7 @@ impl<F: Fabric> RemoteMap<F> {
             if let Some(filled) = filled {
                 self.0.merge_filled(filled).await;
             }
-            let Some(run) = run else { return };
+            let Some(run) = run.filter(|_| failed.borrow().is_none()) else { return };
             if planted(Fault::RestFirst) {
                 put(run);
             }

@@ -31,7 +31,7 @@ const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
     (&[SwapsUnseen], together, 3, 300),
-    (&[RestFirst], grouped, 1, 100),
+    (&[RestFirst], grouped, 3, 100),
     (&[OrderAssumed], crowded, 13, 100),
     (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
