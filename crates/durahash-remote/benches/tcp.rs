@@ -269,6 +269,7 @@ fn client() -> Result<()> {
     let fabric = Tcp::attach(Offers::gather(&addresses, None, &Limits::default())?)?;
     let mut options = Options::default();
     options.max_clients = rows();
+    options.tick_ns = number("tick", options.tick_ns);
     let mut map = match number("client", 0) {
         0 => BlockingMap::create(fabric, options)?,
         _ => BlockingMap::open(fabric, options)?,

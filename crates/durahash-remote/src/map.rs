@@ -1,6 +1,7 @@
 //! The map: byte strings in remote memory.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,7 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, is_damage};
+use crate::planted::{Fault, planted};
+use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, Together, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -75,8 +77,11 @@ const REST_NS: u64 = 1_000_000_000;
 /// Time after which a client that rests looks whether there is a sweep to do.
 const DOZE_NS: u64 = 5_000_000_000;
 const DOZE_TICKS: u64 = 100;
-/// Operations that [`put_many`](RemoteMap::put_many) and its like have under way at once.
+/// Operations that [`get_many`](RemoteMap::get_many) and its like have under way at once, and puts that go together.
 const LANES: usize = 64;
+/// Groups of so many puts that go together which are under way at once: while a segment of the one is merged, the other
+/// goes on.
+const GROUPS: usize = 2;
 
 /// Outcome of [`RemoteMap::compare_set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,8 +149,82 @@ impl<F: Fabric> RemoteMap<F> {
     /// # Errors
     /// The first error of a [`put`](Self::put). Values that were set before it stay.
     pub async fn put_many(&self, pairs: &[Pair]) -> Result<()> {
-        in_lanes(pairs, |pair| &pair.0, async |(key, value)| self.put(key, value).await).await?;
-        Ok(())
+        if !self.0.appends_together() {
+            let put = async |(key, value): &Pair| self.put(key, value).await;
+            return in_lanes(pairs, |pair| &pair.0, put).await.map(drop);
+        }
+        let order = by_key(pairs, |pair| &pair.0);
+        let mut runs: Vec<_> = order.chunk_by(|&a, &b| pairs[a].0 == pairs[b].0).collect();
+        // One pair of a run goes at a time: the longest take the most rounds.
+        runs.sort_by_key(|run| Reverse(run.len()));
+        let groups = GROUPS.min(runs.len().div_ceil(LANES));
+        // Not borrowed while an operation runs.
+        let (runs, failed) = (RefCell::new(VecDeque::from(runs)), RefCell::new(None));
+        let next = || {
+            let mut runs = runs.borrow_mut();
+            let count = if failed.borrow().is_none() { LANES.min(runs.len()) } else { 0 };
+            runs.drain(..count).collect::<Vec<_>>()
+        };
+        let put = async || {
+            loop {
+                let round = next();
+                if round.is_empty() {
+                    return;
+                }
+                self.put_round(pairs, &round, &runs, &failed).await;
+            }
+        };
+        all((0..groups).map(|_| put())).await;
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Puts the first pair of each run, together as far as that is possible, and gives back what remains of the runs. In
+    /// between a run is nowhere else, so the pairs of a key keep their order. Each round puts one pair at least.
+    async fn put_round<'a>(
+        &self,
+        pairs: &[Pair],
+        round: &[&'a [usize]],
+        runs: &RefCell<VecDeque<&'a [usize]>>,
+        failed: &RefCell<Option<Error>>,
+    ) {
+        let pair = |run: &[usize]| (&pairs[run[0]].0[..], &pairs[run[0]].1[..]);
+        // To the front: a long run is in each round.
+        let put = |run: &'a [usize]| {
+            if run.len() > 1 {
+                runs.borrow_mut().push_front(&run[1..]);
+            }
+        };
+        let first: Vec<_> = round.iter().map(|run| pair(run)).collect();
+        let Together { put: done, left, later, full } = match self.0.append_together(&first).await {
+            Ok(together) => together,
+            Err(error) => {
+                failed.borrow_mut().get_or_insert(error);
+                return;
+            }
+        };
+        done.into_iter().for_each(|i| put(round[i]));
+        // To the end: the segments of most are merged now.
+        runs.borrow_mut().extend(later.into_iter().map(|i| round[i]));
+        // No operation is dropped while it runs: the memory that it took would be lost until a sweep.
+        let work = async |filled, run: Option<&'a [usize]>| {
+            if let Some(filled) = filled {
+                self.0.merge_filled(filled).await;
+            }
+            let Some(run) = run.filter(|_| failed.borrow().is_none()) else { return };
+            if planted(Fault::RestFirst) {
+                put(run);
+            }
+            let (key, value) = pair(run);
+            match self.put(key, value).await {
+                Ok(()) if planted(Fault::RestFirst) => {}
+                Ok(()) => put(run),
+                Err(error) => {
+                    failed.borrow_mut().get_or_insert(error);
+                }
+            }
+        };
+        let merges = full.into_iter().map(|filled| work(Some(filled), None));
+        all(merges.chain(left.into_iter().map(|i| work(None, Some(round[i]))))).await;
     }
 
     /// [`insert_new`](Self::insert_new) for many keys, several at once: tells of each, in their order, whether it had no
@@ -450,15 +529,21 @@ impl<F: Fabric> Pages<F> {
     }
 }
 
+/// The places of the items: those of one key stand together, in their order.
+fn by_key<T>(items: &[T], key: impl Fn(&T) -> &[u8]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..items.len()).collect();
+    order.sort_by_key(|&idx| key(&items[idx]));
+    order
+}
+
 /// Runs `operation` for all items, several at once, and those of one key one after the other. Returns the first error.
 async fn in_lanes<T, R>(
     items: &[T],
     key: impl Fn(&T) -> &[u8],
     operation: impl AsyncFn(&T) -> Result<R>,
 ) -> Result<Vec<R>> {
-    // Those of one key stand together, in their order, and a lane takes all of them.
-    let mut order: Vec<_> = (0..items.len()).collect();
-    order.sort_by_key(|&idx| key(&items[idx]));
+    // A lane takes all of a key.
+    let order = by_key(items, &key);
     let runs = RefCell::new(order.chunk_by(|&a, &b| key(&items[a]) == key(&items[b])));
     // Not borrowed while an operation runs.
     let next = || runs.borrow_mut().next();

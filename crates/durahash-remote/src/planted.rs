@@ -40,6 +40,10 @@ durahash_media::listed! {
         EntryFirst,
         /// A put is acknowledged although its swap failed.
         SwapUnseen,
+        /// Or one of several that went together.
+        SwapsUnseen,
+        /// Of several puts of one key at once, the second is not kept back until the first has ended.
+        RestFirst,
         /// Several appends of a client are under way in a segment although the fabric does not order their swaps.
         OrderAssumed,
         /// What a swap publishes is posted with it, wherever it lies.

@@ -50,6 +50,11 @@ impl Batch {
         Batch::default()
     }
 
+    /// A batch without verbs that has room for so many.
+    pub(crate) fn with_capacity(verbs: usize) -> Self {
+        Batch { verbs: Vec::with_capacity(verbs), ..Batch::default() }
+    }
+
     /// A batch with the verbs that `fill` adds.
     pub fn of<T>(fill: impl FnOnce(&mut Batch) -> T) -> Self {
         let mut batch = Batch::new();

@@ -13,6 +13,7 @@ use crate::planted::{Fault, planted};
 use super::fptable::FpTable;
 use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
 use super::options::{Options, Technique};
+use super::spread::Spread;
 
 /// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -76,7 +77,7 @@ pub(super) struct CachedEntry {
 /// A MainSegment as this client has written it.
 #[derive(Clone, Debug)]
 pub(super) struct Main {
-    pub(super) items: Vec<Item>,
+    pub(super) items: Rc<Vec<Item>>,
     /// As in its header.
     pub(super) mark: u64,
 }
@@ -161,6 +162,18 @@ struct Segment {
     view: View,
 }
 
+impl Segment {
+    /// See [`would_guess`](Cache::would_guess).
+    fn guess(&self, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        let Segment { suffix: place, view, .. } = self;
+        let idx = view.next.max(view.seen.len() as u32);
+        let old = *view.olds.get(idx as usize)?;
+        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
+        let is_of = suffix(hash, view.a.depth()) == place.bits;
+        (is_fresh && is_of).then_some((view.a, idx, old))
+    }
+}
+
 /// The cached state that a batch relies on, copied when it is posted: coroutines share the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
@@ -180,7 +193,7 @@ type Whole = (Suffix, Vec<(Entry, Option<u8>)>, Rc<Main>);
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) directory: Directory,
-    segments: HashMap<Ref, Segment>,
+    segments: HashMap<Ref, Segment, Spread>,
     without: Option<Technique>,
     /// Segments whose MainSegments are kept, the one that was written last at the end.
     kept: BTreeMap<u64, Ref>,
@@ -193,7 +206,7 @@ impl Cache {
     pub(super) fn new(directory: Directory, options: &Options) -> Self {
         let without = options.without;
         let kept_max = if without.is_none() { options.kept_entries as usize } else { 0 };
-        let (segments, kept) = (HashMap::new(), BTreeMap::new());
+        let (segments, kept) = (HashMap::default(), BTreeMap::new());
         Cache { directory, segments, without, kept, kept_entries: 0, kept_max }
     }
 
@@ -288,17 +301,17 @@ impl Cache {
 
     /// The entry to which the next append of this client goes, and its word, if the segment is as this client has emptied
     /// it but for its own appends, and has the hash. Word A was confirmed an epoch before at most: until it has changed
-    /// 96 times, no word of an entry comes again.
+    /// 96 times, no word of an entry comes again. A caller that takes the entry [reserves](Self::reserve) it.
+    pub(super) fn would_guess(&self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
+        self.segments.get(&cur)?.guess(hash, epoch).filter(|_| self.without.is_none())
+    }
+
+    /// The same, and reserves it.
     pub(super) fn guess(&mut self, cur: Ref, hash: u64, epoch: u64) -> Option<(WordA, u32, u64)> {
-        let Segment { suffix: place, view, .. } = self.segments.get_mut(&cur)?;
-        let idx = view.next.max(view.seen.len() as u32);
-        let old = *view.olds.get(idx as usize)?;
-        let is_fresh = epoch <= view.confirmed + 1 || planted(Fault::GuessStale);
-        if !is_fresh || self.without.is_some() || suffix(hash, view.a.depth()) != place.bits {
-            return None;
-        }
-        view.next = idx + 1;
-        Some((view.a, idx, old))
+        let segment = self.segments.get_mut(&cur)?;
+        let (a, idx, old) = segment.guess(hash, epoch).filter(|_| self.without.is_none())?;
+        segment.view.next = idx + 1;
+        Some((a, idx, old))
     }
 
     /// A guess was wrong.
@@ -318,6 +331,11 @@ impl Cache {
     pub(super) fn is_merging(&self, cur: Ref, a: WordA) -> bool {
         let segment = self.segments.get(&cur);
         segment.is_some_and(|segment| segment.view.a == a && segment.view.merging)
+    }
+
+    /// Whether an operation of this client merges a segment, as far as it is known.
+    pub(super) fn merges(&self, cur: Ref) -> bool {
+        self.segments.get(&cur).is_some_and(|segment| segment.view.merging)
     }
 
     /// The entry from `first` on to which this client's next append goes, if that is before `end`.
@@ -451,7 +469,7 @@ mod tests {
             [0, 1, 2].map(|cur| cache.snapshot(Ref::from_word(cur), 1, 0).unwrap().main.is_some())
         };
         for cur in [0, 1, 0, 2] {
-            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Vec::new(), mark: 0 });
+            cache.keep(Ref::from_word(cur), WordA(1), Main { items: Rc::default(), mark: 0 });
         }
         assert_eq!((kept(&cache), cache.kept_len()), ([true, false, true], 2));
         cache.turn(Ref::from_word(0), WordA(2), 0);

@@ -120,7 +120,8 @@ impl<F: Fabric> Core<F> {
             pairs: Vec::new(),
             damage: VecDeque::new(),
         };
-        let keys = match self.keys(&op, &seen.frozen, false).await {
+        let compared = seen.frozen.compared();
+        let keys = match self.keys(&op, &seen.frozen, &compared, false).await {
             Ok(keys) => keys,
             Err(e) if is_damage(&e) => {
                 // Without the key of an entry, an older one of the same fingerprint may be outdated: none is returned.
@@ -129,7 +130,7 @@ impl<F: Fabric> Core<F> {
             }
             Err(e) => return Err(e),
         };
-        let folded = seen.frozen.fold(&keys);
+        let folded = seen.frozen.fold(&compared, &keys);
         page.pairs.reserve(folded.kept.len());
         for some in folded.kept.chunks(256) {
             for pair in self.read_pairs(&op, some).await? {

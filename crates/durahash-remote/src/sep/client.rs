@@ -62,6 +62,12 @@ pub struct Stats {
     pub turns: u64,
     /// Swaps of an entry that failed because another client had filled it.
     pub conflicts: u64,
+    /// Batches of several puts that went together.
+    pub batches: u64,
+    /// Those of which a put took effect behind one that did not.
+    pub batches_parted: u64,
+    /// Those that filled a segment.
+    pub batches_full: u64,
     /// Waits of operations for a merge, or for an epoch.
     pub waits: u64,
     /// Chunks taken from nodes.

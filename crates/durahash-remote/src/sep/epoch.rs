@@ -65,6 +65,12 @@ impl<'a, F: Fabric> Op<'a, F> {
         op
     }
 
+    /// An operation of its own that goes on with what this one knows.
+    pub(super) fn twin(&self) -> Self {
+        self.core.epochs.borrow_mut().again(self.tag);
+        Op { ..*self }
+    }
+
     /// Waits without holding an epoch: the caller must not use results of earlier reads, and holds no block, which
     /// a sweep could take for free.
     pub(super) async fn wait(&mut self, ns: u64) {

@@ -34,7 +34,7 @@ use crate::planted::{Fault, hint_generation, planted};
 use super::Core;
 use super::cache::Main;
 use super::epoch::Op;
-use super::fold::{Frozen, Keys, KnownKey, divide};
+use super::fold::{Compared, Frozen, Keys, divide};
 use super::fptable::FpTable;
 use super::layout::{
     BUMP_OFF, EPOCH, Entry, ITEM_BYTES, Item, Kv, MAIN_ENTRIES_MAX, MAIN_FIRST_READ, MainHeader,
@@ -125,8 +125,10 @@ impl<F: Fabric> Core<F> {
             }
             let splits = self.geometry.splits(a, len);
             let dep_tells = a.depth() % 4 != 3 && self.options.without != Some(Technique::Depths);
-            let keys = self.keys(op, &full.frozen, splits && !dep_tells).await?;
-            let folded = full.frozen.fold(&keys);
+            let compared = full.frozen.compared();
+            let all = splits && !dep_tells;
+            let keys = self.keys(op, &full.frozen, &compared, all).await?;
+            let folded = full.frozen.fold(&compared, &keys);
             // Those that this client knows may not be there.
             let hints = hints(&full.frozen, &keys, is_known);
             let olds = full.frozen.cur.iter().map(|(entry, _)| entry.0).collect();
@@ -139,7 +141,7 @@ impl<F: Fabric> Core<F> {
             if committed {
                 self.retire(op, a.main(), main_bytes(full.header.len as usize));
                 for entry in &folded.dropped {
-                    self.retire(op, entry.kv(), keys[&entry.kv().word()].bytes);
+                    self.retire(op, entry.kv(), keys.of(*entry).bytes);
                 }
                 if splits {
                     self.mend(cur, full.suffix, a.depth()).await?;
@@ -163,9 +165,9 @@ impl<F: Fabric> Core<F> {
     fn known_segment(&self, cur: Ref, a: WordA) -> Option<Segment> {
         let mut cache = self.cache.borrow_mut();
         let (suffix, entries, main) = cache.take_whole(cur, a, self.geometry.cur)?;
-        let Main { items, mark } = Rc::unwrap_or_clone(main);
-        let header = MainHeader { len: items.len() as u32, mark, counts: Vec::new() };
-        let frozen = Frozen { cur: entries, main: items };
+        let mark = main.mark;
+        let header = MainHeader { len: main.items.len() as u32, mark, counts: Vec::new() };
+        let frozen = Frozen { cur: entries, main: Rc::clone(&main.items) };
         Some(Segment { cur, a, suffix, pending: Ref::NONE, header, frozen, epoch: 0 })
     }
 
@@ -211,13 +213,19 @@ impl<F: Fabric> Core<F> {
         let header = self.main_header(op, a.main(), done.bytes(1)).await?;
         let suffix = Suffix::from_word(word_at(bytes, 8));
         let settled = self.read_range(op, a.main(), header.len, &(0..header.len)).await?;
-        let frozen = Frozen { cur: live, main: items(&settled).collect() };
+        let frozen = Frozen { cur: live, main: Rc::new(items(&settled).collect()) };
         Ok(Some(Segment { cur, a, suffix, pending, header, frozen, epoch }))
     }
 
     /// Batch 3: the keys that a fold needs.
-    pub(super) async fn keys(&self, op: &Op<'_, F>, frozen: &Frozen, all: bool) -> Result<Keys> {
-        let wanted = frozen.wanted(all);
+    pub(super) async fn keys(
+        &self,
+        op: &Op<'_, F>,
+        frozen: &Frozen,
+        compared: &Compared,
+        all: bool,
+    ) -> Result<Keys> {
+        let wanted = frozen.wanted(compared, all);
         let mut keys = Keys::with_capacity(wanted.len());
         if wanted.is_empty() {
             return Ok(keys);
@@ -249,7 +257,7 @@ impl<F: Fabric> Core<F> {
         if fp(hash) != entry.fp() {
             return Err(Error::corrupt("the key of an entry", entry.kv().addr().off()));
         }
-        keys.insert(entry.kv().word(), KnownKey { hash, key: key.to_vec(), bytes });
+        keys.insert(entry, hash, key, bytes);
         Ok(())
     }
 
@@ -307,7 +315,7 @@ impl<F: Fabric> Core<F> {
             return Ok(false);
         }
         self.stats.borrow_mut().merges += 1;
-        self.turned(op, cur, new, Main { items: kept, mark }, olds);
+        self.turned(op, cur, new, Main { items: Rc::new(kept), mark }, olds);
         Ok(true)
     }
 
@@ -386,12 +394,12 @@ impl<F: Fabric> Core<F> {
             return Ok(false);
         }
         self.stats.borrow_mut().splits += 1;
-        self.turned(op, cur, new, Main { items: lower, mark }, olds);
+        self.turned(op, cur, new, Main { items: Rc::new(lower), mark }, olds);
         if published == buddy {
             let buddies = vec![Ref::NONE; self.geometry.max_depth as usize];
             self.cache.borrow_mut().meet(buddy, up_a, up_place, buddies, op.tag);
             let zeros = vec![0; self.geometry.cur as usize];
-            self.turned(op, buddy, up_a, Main { items: upper, mark: 0 }, zeros);
+            self.turned(op, buddy, up_a, Main { items: Rc::new(upper), mark: 0 }, zeros);
         }
         Ok(true)
     }
@@ -498,7 +506,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Takes a block of this client's memory, of `first` unless all chunks of that node are taken.
-    fn take_own(&self, first: u8, bytes: u64) -> Option<Ref> {
+    pub(super) fn take_own(&self, first: u8, bytes: u64) -> Option<Ref> {
         let nodes = self.geometry.nodes;
         let own = |node| self.space.borrow_mut().take_or_recycle(node, bytes);
         if self.exhausted[usize::from(first)].get() {
@@ -591,7 +599,7 @@ impl Drop for Taking<'_> {
 
 /// The fp2 of entries without a hint, or of `all`, by index.
 fn hints(frozen: &Frozen, keys: &Keys, all: bool) -> Vec<(u32, u8)> {
-    let fp2_of = |entry: &Entry| fp2(keys[&entry.kv().word()].hash);
+    let fp2_of = |entry: &Entry| fp2(keys.of(*entry).hash);
     (frozen.cur.iter().zip(0..))
         .filter(|((_, hint), _)| all || hint.is_none())
         .map(|((entry, hint), idx)| (idx, hint.unwrap_or_else(|| fp2_of(entry))))

@@ -73,6 +73,7 @@
 mod layout;
 mod options;
 mod ranges;
+mod spread;
 mod verbs;
 
 mod extent;
@@ -109,3 +110,4 @@ pub use options::{Options, Technique};
 pub use summary::Summary;
 pub(crate) use walk::{Position, is_damage};
 pub use write::Change;
+pub(crate) use write::Together;

@@ -7,6 +7,9 @@
 //! | | | hint, unsignaled | a merge reads the key in its place |
 //! | | | the client that filled the last entry merges | another client merges later |
 //! | | | where the fabric orders swaps, other appends of this client are under way to the entries before | none after the first that does not take effect does, so no free entry is before a live one |
+//! | puts of several keys | 1 | where the fabric orders swaps: write the block and swap the entry of each put that needs no look, as if each posted its own | each put by itself |
+//! | | | a hint for each run of entries, unsignaled | as above |
+//! | | | merges of the segments that are full now; then another batch, with what belongs to these | |
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
@@ -21,7 +24,9 @@ use crate::planted::{Fault, hint_generation, planted};
 use super::Core;
 use super::claim::Hope;
 use super::epoch::Op;
-use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
+use super::layout::{
+    Entry, Kv, LIMIT_BYTES, Len, Ref, State, WordA, dep, fp, fp2, kv_block, kv_bytes,
+};
 use super::look::{AT_ONCE, Block, Scope, Sight, first_read, write_block};
 use super::space::block_bytes;
 use super::verbs::Post;
@@ -33,6 +38,9 @@ const MERGE_TRIPS: u64 = 5;
 /// The longest wait for another operation of this client that merges, and at a time for another client: what answered
 /// slowly may have stood still.
 pub(super) const MERGING_NS: u64 = 1_000_000_000;
+
+/// Bytes of blocks after which no more go together: others of this client, as its ticks, wait behind them.
+const TOGETHER_BYTES: usize = 256 << 10;
 
 /// What becomes of a key; see [`update`](crate::RemoteMap::update).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +196,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Whether appends of this client to one segment are under way at the same time.
-    pub(super) fn appends_together(&self) -> bool {
+    pub(crate) fn appends_together(&self) -> bool {
         self.fabric.orders_swaps() && self.fabric.lease_ns().is_none()
     }
 
@@ -280,13 +288,28 @@ impl<F: Fabric> Core<F> {
         kv: KvBlock,
         block: &mut Block,
     ) -> Result<Option<Entry>> {
-        let (cur, a) = (sight.cur, sight.a);
-        let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
-        let at = cur.addr().add(self.geometry.entry_off(idx));
         let mut batch = Batch::new();
         write_block(&mut batch, block);
-        let swap = batch.compare_swap(at, old, entry.0);
-        let found = op.send(batch).await?.word(swap);
+        let swap = Swap::new(hash, sight.cur, sight.a, idx, old, kv);
+        let number = self.post_swap(&mut batch, &swap);
+        let found = op.send(batch).await?.word(number);
+        let there = self.swapped(op, &swap, found);
+        if there.is_none() {
+            let hint = [hint_generation(swap.a.generation()), fp2(hash)];
+            let at = swap.cur.addr().add(self.geometry.hint_off(idx));
+            self.fabric.write_unsignaled(at, &hint)?;
+        }
+        Ok(there)
+    }
+
+    fn post_swap(&self, batch: &mut Batch, swap: &Swap) -> usize {
+        let at = swap.cur.addr().add(self.geometry.entry_off(swap.idx));
+        batch.compare_swap(at, swap.old, swap.entry.0)
+    }
+
+    /// Notes what a swap has found. Returns the entry that was there first, if there was one.
+    fn swapped(&self, op: &Op<'_, F>, swap: &Swap, found: u64) -> Option<Entry> {
+        let Swap { hash, cur, a, idx, old, entry } = *swap;
         let there = if found == old { entry } else { Entry(found) };
         if there.state(a.generation()) == State::Live {
             let mut cache = self.cache.borrow_mut();
@@ -296,13 +319,150 @@ impl<F: Fabric> Core<F> {
                 cache.saw(cur, a, idx, &[there], op.tag);
             }
         }
-        if found != old {
-            self.stats.borrow_mut().conflicts += 1;
-            return Ok(Some(there));
+        if found == old {
+            return None;
         }
-        let hint = [hint_generation(a.generation()), fp2(hash)];
-        self.fabric.write_unsignaled(cur.addr().add(self.geometry.hint_off(idx)), &hint)?;
-        Ok(None)
+        self.stats.borrow_mut().conflicts += 1;
+        Some(there)
+    }
+
+    /// Puts the values of keys that differ, as far as this client can append them without a look, by one batch: the same
+    /// verbs in the same order as of puts that run at once, but for their hints. What is not put is left to
+    /// [`append`](Self::append), or to another call while segments that are full are merged; never all to another call.
+    pub(crate) async fn append_together(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Together<'_, F>> {
+        self.upkeep().await?;
+        let op = Op::new(self);
+        // Before entries are reserved, and blocks allocated that could not be freed.
+        op.admitted()?;
+        let mut together = Together::default();
+        let mut batch = Batch::with_capacity(2 * pairs.len());
+        let mut posted = Vec::with_capacity(pairs.len());
+        let mut batch_bytes = 0;
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            if batch_bytes > TOGETHER_BYTES {
+                together.later.push(i);
+                continue;
+            }
+            match self.guess_block(&op, key, value) {
+                Some((bytes, kv, swap)) => {
+                    batch.write(kv.at.addr(), &bytes);
+                    batch_bytes += bytes.len();
+                    posted.push((i, kv, self.post_swap(&mut batch, &swap), swap));
+                }
+                None => together.left.push(i),
+            }
+        }
+        if !posted.is_empty() {
+            let done = match op.send(batch).await {
+                Ok(done) => done,
+                Err(error) => {
+                    // Any of the blocks may be published, or still be written.
+                    let bytes = posted.iter().map(|(_, kv, ..)| kv.bytes).sum::<u64>();
+                    self.space.borrow_mut().doubtful_bytes += bytes;
+                    return Err(error);
+                }
+            };
+            self.swapped_together(&op, &posted, &done, &mut together)?;
+        }
+        // Others wait for the merge, too; but one at least is put, or waits by itself.
+        let cache = self.cache.borrow();
+        let waits = |i: &usize| {
+            let cur = cache.directory.find(self.hash.hash(pairs[*i].0));
+            cache.merges(cur) || together.full.iter().any(|filled| filled.sight.cur == cur)
+        };
+        let left = std::mem::take(&mut together.left);
+        let (waiting, left): (Vec<_>, _) = left.into_iter().partition(waits);
+        together.later.extend(waiting);
+        together.left = left;
+        if together.later.len() == pairs.len() {
+            together.left.extend(together.later.pop());
+        }
+        Ok(together)
+    }
+
+    /// Notes what swaps that went together have found, and writes the hints of those that took effect.
+    fn swapped_together<'a>(
+        &'a self,
+        op: &Op<'a, F>,
+        posted: &[(usize, KvBlock, usize, Swap)],
+        done: &Done,
+        together: &mut Together<'a, F>,
+    ) -> Result<()> {
+        let (mut hints, mut lost, mut parted) = (Vec::<HintRun>::new(), false, false);
+        for (i, kv, number, swap) in posted {
+            let there = self.swapped(op, swap, done.word(*number));
+            if there.is_some() && !planted(Fault::SwapsUnseen) {
+                // The block was never published.
+                self.space.borrow_mut().put(kv.at, kv.bytes);
+                self.cache.borrow_mut().guess_no_more(swap.cur, swap.a);
+                together.left.push(*i);
+                lost = true;
+                continue;
+            }
+            together.put.push(*i);
+            parted |= lost;
+            let hint = [hint_generation(swap.a.generation()), fp2(swap.hash)];
+            match hints.iter_mut().rfind(|run| run.cur == swap.cur && run.end == swap.idx) {
+                Some(run) => {
+                    run.end += 1;
+                    run.bytes.extend(hint);
+                }
+                None => {
+                    hints.push(HintRun { cur: swap.cur, end: swap.idx + 1, bytes: hint.into() })
+                }
+            }
+            if swap.idx + 1 == self.geometry.cur {
+                // An operation of its own, which begins before this one ends.
+                let (op, sight) = (op.twin(), Sight::of(swap.cur, swap.a));
+                together.full.push(Filled { op, sight });
+            }
+        }
+        for run in hints {
+            let first = run.end - run.bytes.len() as u32 / 2;
+            let at = run.cur.addr().add(self.geometry.hint_off(first));
+            self.fabric.write_unsignaled(at, &run.bytes)?;
+        }
+        let mut stats = self.stats.borrow_mut();
+        stats.batches += u64::from(posted.len() > 1);
+        stats.batches_parted += u64::from(parted);
+        stats.batches_full += u64::from(posted.len() > 1 && !together.full.is_empty());
+        Ok(())
+    }
+
+    /// A block of this client's memory, and the entry for it that an append takes without a look, where there are both.
+    fn guess_block(
+        &self,
+        op: &Op<'_, F>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<(Vec<u8>, KvBlock, Swap)> {
+        if planted(Fault::EntryFirst) {
+            return None;
+        }
+        Self::check_sizes(key, value).ok()?;
+        let hash = self.hash.hash(key);
+        let mut cache = self.cache.borrow_mut();
+        let cur = cache.directory.find(hash);
+        let node = self.near(cur)?;
+        let (a, idx, old) = cache.would_guess(cur, hash, op.tag)?;
+        let bytes = kv_bytes(key.len(), value.len());
+        let (taken, len) = (block_bytes(bytes), Len::of_block(bytes));
+        let kv = KvBlock { at: self.take_own(node, taken)?, bytes: taken, len };
+        if !self.go_together(kv.at, cur) {
+            self.space.borrow_mut().put(kv.at, kv.bytes);
+            return None;
+        }
+        cache.reserve(cur, a, idx, idx + 1);
+        Some((kv_block(&self.hash, key, value), kv, Swap::new(hash, cur, a, idx, old, kv)))
+    }
+
+    /// Merges a segment whose last entry this client has filled. What it has put is put even if the merge fails.
+    pub(crate) async fn merge_filled(&self, filled: Filled<'_, F>) {
+        let Filled { mut op, sight } = filled;
+        self.appended(&mut op, &sight, self.geometry.cur - 1).await;
     }
 
     /// After an append: merges if it filled the last entry. The append is done even if the merge fails.
@@ -433,8 +593,9 @@ impl<F: Fabric> Core<F> {
         op: &Op<'_, F>,
         blocks: impl IntoIterator<Item = (Ref, usize)>,
     ) -> Result<Done> {
-        let mut batch = Batch::new();
-        blocks.into_iter().for_each(|(at, bytes)| self.read_block(&mut batch, at, bytes));
+        let blocks = blocks.into_iter();
+        let mut batch = Batch::with_capacity(blocks.size_hint().0);
+        blocks.for_each(|(at, bytes)| self.read_block(&mut batch, at, bytes));
         op.send(batch).await
     }
 
@@ -459,6 +620,55 @@ struct Ends<F: Fn()>(F);
 impl<F: Fn()> Drop for Ends<F> {
     fn drop(&mut self) {
         (self.0)();
+    }
+}
+
+/// Puts that went together.
+pub(crate) struct Together<'a, F: Fabric> {
+    /// The places of those that were put.
+    pub(crate) put: Vec<usize>,
+    /// Of those to be put by themselves, and of those that wait for a merge, or had no room in the batch.
+    pub(crate) left: Vec<usize>,
+    pub(crate) later: Vec<usize>,
+    /// Segments to be [merged](Core::merge_filled).
+    pub(crate) full: Vec<Filled<'a, F>>,
+}
+
+impl<F: Fabric> Default for Together<'_, F> {
+    fn default() -> Self {
+        let (put, left, later, full) = Default::default();
+        Together { put, left, later, full }
+    }
+}
+
+/// A segment whose last entry was filled, and the operation that merges it.
+pub(crate) struct Filled<'a, F: Fabric> {
+    op: Op<'a, F>,
+    sight: Sight,
+}
+
+/// Hints of entries that follow one another.
+struct HintRun {
+    cur: Ref,
+    /// The entry behind the last one.
+    end: u32,
+    bytes: Vec<u8>,
+}
+
+/// A swap of a free entry.
+struct Swap {
+    hash: u64,
+    cur: Ref,
+    a: WordA,
+    idx: u32,
+    old: u64,
+    entry: Entry,
+}
+
+impl Swap {
+    fn new(hash: u64, cur: Ref, a: WordA, idx: u32, old: u64, kv: KvBlock) -> Self {
+        let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
+        Swap { hash, cur, a, idx, old, entry }
     }
 }
 

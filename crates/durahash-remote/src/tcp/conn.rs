@@ -249,22 +249,24 @@ impl Conn {
     }
 
     fn receive(&mut self, ops: &mut Ops) -> io::Result<bool> {
-        let mut moved = false;
+        let (mut moved, mut is_all) = (false, false);
         loop {
             while let Some(sealed) = self.inbox.next() {
                 moved = true;
-                let mut plain = std::mem::take(&mut self.plain);
-                self.cipher.open(sealed, &mut plain)?;
+                let mut room = std::mem::take(&mut self.plain);
+                let plain = self.cipher.open(sealed, &mut room)?;
                 if plain.first() == Some(&ENDED) {
                     self.lose((Lost::Evicted, self.node), ops);
                     return Ok(true);
                 }
-                self.answer(&plain, ops)?;
-                self.plain = plain;
+                self.answer(plain, ops)?;
+                self.plain = room;
             }
-            if self.inbox.fill(&self.stream, false)? == 0 {
+            if is_all || self.inbox.fill(&self.stream, false)? == 0 {
                 return Ok(moved);
             }
+            // What arrives after a read that found less than there was room for is for the next turn.
+            is_all = !self.inbox.is_full();
         }
     }
 

@@ -69,11 +69,11 @@ struct Session<'a> {
 impl Session<'_> {
     /// Serves requests until the client leaves, which is the only end without an error.
     fn serve(&mut self) -> io::Result<()> {
-        let mut request = Vec::new();
+        let mut room = Vec::new();
         loop {
             while let Some(sealed) = self.channel.inbox.next() {
-                self.channel.cipher.open(sealed, &mut request)?;
-                let (answer, goes_on) = self.requests.answer(&request)?;
+                let request = self.channel.cipher.open(sealed, &mut room)?;
+                let (answer, goes_on) = self.requests.answer(request)?;
                 self.channel.cipher.seal(answer, &mut self.out)?;
                 if !goes_on {
                     return self.send();

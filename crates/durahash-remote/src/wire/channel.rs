@@ -32,7 +32,9 @@ impl Channel {
     pub(crate) fn receive(&mut self, plain: &mut Vec<u8>, until: Instant) -> io::Result<()> {
         loop {
             if let Some(sealed) = self.inbox.next() {
-                return self.cipher.open(sealed, plain);
+                let len = self.cipher.open(sealed, plain)?.len();
+                plain.truncate(len);
+                return Ok(());
             }
             // What has arrived counts, even if it is read late.
             if self.inbox.fill(&self.stream, false)? == 0 {

@@ -40,6 +40,11 @@ impl Inbox {
         }
     }
 
+    /// Whether the last read took as much as there was room for: there may be more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.bytes.len()
+    }
+
     /// Makes room for the rest of a record that has begun, or for as much as has arrived at once so far.
     fn make_room(&mut self) {
         if self.start == self.end {

@@ -484,13 +484,16 @@ fn a_blocking_map_is_closed_for_all_its_clones() {
 
 #[test]
 fn many_at_once_keep_the_order_of_each_key() {
-    for seed in 0..4 {
-        let sim = sim(2, 64 << 20, Some(Chaos::default()));
+    for seed in 0..8 {
+        let mut chaos = Chaos::default();
+        chaos.orders_swaps = seed % 2 == 1;
+        let keys = if seed < 4 { 50 } else { 200 };
+        let sim = sim(2, 64 << 20, Some(chaos));
         run(&sim, |client| async move {
             let map = RemoteMap::create(client, tiny()).await?;
             let mix = WordMix::new(seed);
-            let mut pairs: Vec<_> = (0..600)
-                .map(|i| ((mix.mix(i) % 50).to_string().into_bytes(), i.to_string().into_bytes()))
+            let mut pairs: Vec<_> = (0..12 * keys)
+                .map(|i| ((mix.mix(i) % keys).to_string().into_bytes(), i.to_string().into_bytes()))
                 .collect();
             let model: BTreeMap<_, _> = pairs.iter().cloned().collect();
             map.put_many(&pairs).await?;
@@ -524,7 +527,7 @@ fn many_at_once_keep_the_order_of_each_key() {
             let refused = map.put_many(&pairs).await.unwrap_err();
             assert!(matches!(refused.kind(), ErrorKind::TooLarge { .. }), "{refused}");
             assert_eq!(map.get(b"large").await?, None);
-            assert_eq!(map.check().await?.keys, 50);
+            assert_eq!(map.check().await?.keys, model.len() as u64);
             map.close().await
         })
         .unwrap();

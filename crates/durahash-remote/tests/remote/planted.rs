@@ -30,6 +30,8 @@ const LOOKS: &[Case] = &[
 const WRITES: &[Case] = &[
     (&[EntryFirst], any, 5, 100),
     (&[SwapUnseen], any, 2, 100),
+    (&[SwapsUnseen], together, 3, 300),
+    (&[RestFirst], grouped, 3, 100),
     (&[OrderAssumed], crowded, 13, 100),
     (&[TogetherAnywhere], ordered, 11, 300),
     (&[DecidedOnce], any, 2, 100),
@@ -116,6 +118,18 @@ fn crowded(plan: &mut Plan) {
 fn ordered(plan: &mut Plan) {
     crowded(plan);
     plan.chaos.orders_swaps = true;
+}
+
+/// The same, with puts of several keys at once.
+fn together(plan: &mut Plan) {
+    ordered(plan);
+    plan.many_one_in = 2;
+}
+
+/// The same, with more than go together.
+fn grouped(plan: &mut Plan) {
+    together(plan);
+    (plan.many_max, plan.keys, plan.ops) = (200, 90, 8);
 }
 
 /// Splits, and deaths in the middle of them.
@@ -263,6 +277,8 @@ fn nothing_is_found_without_a_fault() {
         (&[], any, 100),
         (&[], wide, 100),
         (&[], ordered, 300),
+        (&[], together, 300),
+        (&[], grouped, 100),
         (&[], large, 3),
         (&[], splitting, 100),
         (&[], churning, 50),

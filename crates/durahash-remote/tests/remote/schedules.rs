@@ -18,6 +18,12 @@ fn schedules_are_linearizable_and_lose_nothing() {
         let seeds = (first..first + count).filter(|seed| count == 1 || (seed % 2 == 1) == orders);
         let shape = |plan: &mut Plan| {
             plan.chaos.orders_swaps = orders && plan.lease_ns.is_none();
+            if [1, 3].contains(&(plan.options.seed % 8)) {
+                plan.many_one_in = 3;
+            }
+            if plan.options.seed % 64 == 3 {
+                (plan.keys, plan.many_max, plan.ops) = (150, 200, 10);
+            }
             if plan.options.seed % 8 < 2 {
                 plan.rest_one_in = 6;
             }
@@ -31,9 +37,9 @@ fn schedules_are_linearizable_and_lose_nothing() {
     println!("{count} schedules from {first}: {totals:#?}");
     if count >= 1000 {
         let Totals { merges, splits, lost, doublings, hops, deaths, .. } = totals;
-        assert!(
-            [merges, splits, lost, doublings, hops, deaths].iter().all(|&n| n > 0),
-            "{totals:?}"
-        );
+        let Totals { batches, batches_parted, batches_full, grouped, .. } = totals;
+        let put_together = [batches, batches_parted, batches_full, grouped];
+        let counts = [merges, splits, lost, doublings, hops, deaths].into_iter();
+        assert!(counts.chain(put_together).all(|n| n > 0), "{totals:?}");
     }
 }

@@ -120,10 +120,10 @@ fn maps_go_on_when_each_node_was_started_again() {
     }
 }
 
-/// Each sees a free entry at its first look, which the puts before it do not take; after a merge by this client it needs
-/// no look.
+/// Each sees a free entry at its first look, which the puts before it do not take; after a merge by this client they need
+/// no look, and go together.
 #[test]
-fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_one() {
+fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_two_in_all() {
     let nodes = Nodes::start(&[4 << 20], 1);
     let mut options = Options::default();
     (options.max_depth, options.tick_ns) = (4, u64::MAX / 8);
@@ -137,13 +137,23 @@ fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_one() {
         assert_eq!(map.counts().round_trips - before, 2 * 126);
         map.put(b"last", b"").await?;
         let before = map.counts().round_trips;
-        map.put_many(&pairs).await?;
-        assert_eq!(map.counts().round_trips - before, 126);
+        let again: Vec<_> = pairs.iter().map(|(key, _)| (key.clone(), key.clone())).collect();
+        map.put_many(&again).await?;
+        // 64 puts at once.
+        assert_eq!((map.counts().round_trips - before, map.stats().batches), (2, 2));
         map.put(b"two", b"").await?;
         // Its merge compares the keys, and commits what it has written.
         let before = map.counts().round_trips;
         map.put(b"last", b"").await?;
         assert_eq!((map.counts().round_trips - before, map.stats().merges), (3, 2));
+        let keys: Vec<_> = pairs.into_iter().map(|(key, _)| key).collect();
+        let found = map.get_many(&keys).await?;
+        assert!(found.iter().flatten().eq(&keys));
+        assert_eq!(map.check().await?.keys, 126 + 3);
+        // Two values of a key are not put at once, but go together with those of others.
+        let before = map.counts().round_trips;
+        map.put_many(&[&again[..2]; 20].concat()).await?;
+        assert_eq!(map.counts().round_trips - before, 20);
         map.close().await
     });
     done.unwrap();

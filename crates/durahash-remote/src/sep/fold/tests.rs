@@ -15,8 +15,8 @@ fn entry(at: u64, key: u64, tombstone: bool, generation: u16, depth: u32) -> Ent
     Entry::new(kv, layout::fp(hash(key)), len, generation, dep(hash(key), depth))
 }
 
-fn known(key: u64) -> KnownKey {
-    KnownKey { hash: hash(key), key: key.to_le_bytes().to_vec(), bytes: 24 }
+fn learn(keys: &mut Keys, entry: Entry, key: u64) {
+    keys.insert(entry, hash(key), &key.to_le_bytes(), 24);
 }
 
 struct Case {
@@ -29,25 +29,26 @@ struct Case {
 /// `main` keys are in the MainSegment, `cur` are appended; hints are known by the bits of `hints`.
 fn case(main: u64, cur: &[(u64, bool)], hints: u64, depth: u32) -> Case {
     let mut case = Case {
-        frozen: Frozen { cur: Vec::new(), main: Vec::new() },
-        keys: Keys::new(),
+        frozen: Frozen { cur: Vec::new(), main: Rc::default() },
+        keys: Keys::default(),
         want: BTreeMap::new(),
     };
-    let mut at = 0;
+    let (mut at, mut items) = (0, Vec::new());
     for key in (0..8).filter(|key| main >> key & 1 == 1) {
         at += 1;
         let entry = entry(at, key, false, 0, depth);
-        case.frozen.main.push(Item { entry, fp2: fp2(hash(key)) });
-        case.keys.insert(entry.kv().word(), known(key));
+        items.push(Item { entry, fp2: fp2(hash(key)) });
+        learn(&mut case.keys, entry, key);
         case.want.insert(key, entry.kv());
     }
-    case.frozen.main.sort_by_key(place);
+    items.sort_by_key(place);
+    case.frozen.main = Rc::new(items);
     for (i, &(key, tombstone)) in cur.iter().enumerate() {
         at += 1;
         let entry = entry(at, key, tombstone, 5, depth);
         let hint = (hints >> i & 1 == 1).then(|| fp2(hash(key)));
         case.frozen.cur.push((entry, hint));
-        case.keys.insert(entry.kv().word(), known(key));
+        learn(&mut case.keys, entry, key);
         if tombstone {
             case.want.remove(&key)
         } else {
@@ -60,12 +61,17 @@ fn case(main: u64, cur: &[(u64, bool)], hints: u64, depth: u32) -> Case {
 impl Case {
     /// Folds with the wanted keys only.
     fn fold(&self, all: bool) -> Folded {
-        let wanted = self.frozen.wanted(all);
-        let keys = wanted.iter().map(|entry| {
-            let word = entry.kv().word();
-            (word, self.keys[&word].clone())
-        });
-        self.frozen.fold(&keys.collect())
+        let compared = self.frozen.compared();
+        let mut keys = Keys::default();
+        for entry in self.frozen.wanted(&compared, all) {
+            let known = self.keys.of(entry);
+            keys.insert(entry, known.hash, self.keys.name(known).0, known.bytes);
+        }
+        self.frozen.fold(&compared, &keys)
+    }
+
+    fn wanted(&self, all: bool) -> Vec<Entry> {
+        self.frozen.wanted(&self.frozen.compared(), all)
     }
 }
 
@@ -84,10 +90,10 @@ fn the_newest_of_each_key_is_kept_whatever_the_hints() {
                 let kept: BTreeMap<u64, Ref> = (folded.kept.iter())
                     .map(|item| {
                         let kv = item.entry.kv();
-                        let key = &case.keys[&kv.word()];
+                        let key = case.keys.of(item.entry);
                         assert_eq!(item.fp2, fp2(key.hash));
                         assert_eq!(item.entry.fp(), layout::fp(key.hash));
-                        (u64::from_le_bytes(key.key[..].try_into().unwrap()), kv)
+                        (u64::from_le_bytes(case.keys.name(key).0.try_into().unwrap()), kv)
                     })
                     .collect();
                 assert_eq!(kept, case.want, "{main:#x} {cur:?} {hints}");
@@ -104,13 +110,13 @@ fn the_newest_of_each_key_is_kept_whatever_the_hints() {
 fn hints_save_reads() {
     // Keys 0 and 1 differ in fp, 0 and 2 in fp2, 0 and 4 in neither.
     let one = case(0b110, &[(0, false)], 1, 0);
-    assert!(one.frozen.wanted(false).is_empty());
-    assert_eq!(one.frozen.wanted(true).len(), 3);
-    assert_eq!(case(0b110, &[(0, false)], 0, 0).frozen.wanted(false).len(), 2);
-    assert_eq!(case(0b10110, &[(0, false)], 1, 0).frozen.wanted(false).len(), 2);
-    assert_eq!(case(0, &[(0, true)], 1, 0).frozen.wanted(false).len(), 1);
+    assert!(one.wanted(false).is_empty());
+    assert_eq!(one.wanted(true).len(), 3);
+    assert_eq!(case(0b110, &[(0, false)], 0, 0).wanted(false).len(), 2);
+    assert_eq!(case(0b10110, &[(0, false)], 1, 0).wanted(false).len(), 2);
+    assert_eq!(case(0, &[(0, true)], 1, 0).wanted(false).len(), 1);
     // Equal ones of the MainSegment alone are of different keys.
-    assert!(case(0b10001, &[(1, false)], 1, 0).frozen.wanted(false).is_empty());
+    assert!(case(0b10001, &[(1, false)], 1, 0).wanted(false).is_empty());
 }
 
 #[test]
@@ -122,7 +128,7 @@ fn halves_are_by_the_bit_of_the_depth() {
         assert_eq!(halves[0].len() + halves[1].len(), 8);
         for (upper, half) in halves.iter().enumerate() {
             for item in half {
-                let hash = case.keys[&item.entry.kv().word()].hash;
+                let hash = case.keys.of(item.entry).hash;
                 assert_eq!(hash >> depth & 1, upper as u64);
                 assert_eq!(item.entry.dep(), dep(hash, depth + 1));
             }

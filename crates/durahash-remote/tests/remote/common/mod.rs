@@ -58,6 +58,8 @@ pub(crate) struct Done {
     pub(crate) start: u64,
     /// `None` if it is unknown whether it took effect.
     pub(crate) end: Option<u64>,
+    /// The start of one that takes effect before it.
+    pub(crate) after: Option<u64>,
     pub(crate) effect: Effect,
     pub(crate) found: Response,
 }
@@ -76,8 +78,13 @@ impl History {
     }
 
     pub(crate) fn begin(&mut self, key: u32, effect: Effect) -> usize {
-        let start = self.tick();
-        self.ops.push(Done { key, start, end: None, effect, found: Response::Untold });
+        self.begin_after(key, effect, None)
+    }
+
+    /// Begins one that takes effect after another, although that has not ended.
+    pub(crate) fn begin_after(&mut self, key: u32, effect: Effect, after: Option<usize>) -> usize {
+        let (start, after) = (self.tick(), after.map(|i| self.ops[i].start));
+        self.ops.push(Done { key, start, end: None, after, effect, found: Response::Untold });
         self.ops.len() - 1
     }
 
@@ -117,13 +124,16 @@ fn search(ops: &[Done]) -> Option<bool> {
     let mut seen: HashSet<Point> = HashSet::new();
     let mut stack: Vec<Point> = vec![(0, Vec::new(), None)];
     let idle: HashSet<usize> = (0..ops.len()).filter(|&i| explains_nothing(&ops[i], ops)).collect();
+    let before = |op: &Done| ops.iter().position(|other| Some(other.start) == op.after);
+    let before: Vec<_> = ops.iter().map(before).collect();
     while let Some((from, ahead, state)) = stack.pop() {
         let left = || (from..ops.len()).filter(|i| !ahead.contains(i) && !idle.contains(i));
         let Some(first_end) = left().filter_map(|i| ops[i].end).min() else { return Some(true) };
         let mut next: Vec<usize> = left().take_while(|&i| ops[i].start < first_end).collect();
         // The operation that ended first is tried first.
         next.sort_unstable_by_key(|&i| std::cmp::Reverse(ops[i].end.unwrap_or(u64::MAX)));
-        for i in next {
+        let is_done = |i: usize| i < from || ahead.contains(&i) || idle.contains(&i);
+        for i in next.into_iter().filter(|&i| before[i].is_none_or(is_done)) {
             let op = &ops[i];
             match op.found {
                 Response::Is(found) if found != state => continue,
@@ -167,7 +177,7 @@ fn explains_nothing(op: &Done, ops: &[Done]) -> bool {
 #[test]
 fn the_checker_knows_good_from_bad() {
     let linearizable = |ops: &[Done]| search(ops).unwrap();
-    let op = |start, end, effect, found| Done { key: 0, start, end, effect, found };
+    let op = |start, end, effect, found| Done { key: 0, start, end, after: None, effect, found };
     let put = |start, end, v| op(start, end, Effect::Set(Some(v)), Response::Untold);
     let get = |start, end, found| op(start, Some(end), Effect::Read, Response::Is(found));
     let full = |start, end| op(start, Some(end), Effect::Read, Response::Not(None));
@@ -189,4 +199,10 @@ fn the_checker_knows_good_from_bad() {
     assert!(linearizable(&[put(1, Some(2), 1), fails(3, 4, 2), get(5, 6, Some(1))]));
     assert!(!linearizable(&[put(1, Some(2), 1), fails(3, 4, 1)]));
     assert!(linearizable(&[put(1, Some(2), 1), put(3, None, 2), fails(4, 5, 1)]));
+    let then = |op| Done { after: Some(1), ..op };
+    for last in [1, 2] {
+        let puts = [put(1, Some(3), 1), then(put(2, Some(4), 2)), get(5, 6, Some(last))];
+        assert_eq!(linearizable(&puts), last == 2);
+    }
+    assert!(linearizable(&[put(1, None, 1), then(put(2, None, 2)), get(5, 6, Some(2))]));
 }

@@ -1,6 +1,7 @@
 //! One schedule: many clients over disordered verbs, and what must hold of it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -83,6 +84,10 @@ pub(crate) struct Plan {
     pub(crate) pause_ns_max: u64,
     /// Of its operations, one in so many is one after which a client rests.
     pub(crate) rest_one_in: u64,
+    /// Puts of several keys at once: one in so many of its operations.
+    pub(crate) many_one_in: u64,
+    /// How many of them at most.
+    pub(crate) many_max: u64,
     pub(crate) chaos: Chaos,
     pub(crate) options: Options,
     /// Nanoseconds until all operations have ended.
@@ -119,6 +124,8 @@ impl Plan {
             joining_ns_max: 0,
             pause_ns_max: 0,
             rest_one_in: 0,
+            many_one_in: 0,
+            many_max: 5,
             nodes: 1 + rng.below(3),
             chaos: {
                 let mut chaos = Chaos::default();
@@ -162,6 +169,11 @@ counts! {
         waits,
         evictions,
         sweeps,
+        batches,
+        batches_parted,
+        batches_full,
+        /// Puts of more keys at once than go together.
+        grouped,
         /// Clients that were evicted.
         evicted,
         /// Clients that had no room.
@@ -181,7 +193,31 @@ impl Run {
         self.history.borrow_mut().end(i, found);
     }
 
+    /// Each key's last value counts; those before it are put before it, in their order, and may be read meanwhile.
+    async fn many(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        let (mut pairs, mut begun) = (Vec::new(), Vec::new());
+        let mut last = HashMap::new();
+        let count = 2 + self.rng.below(self.plan.many_max - 1);
+        for k in (0..count).map(|_| self.rng.below(self.plan.keys) as u32) {
+            let new = self.values.get() + 1;
+            self.values.set(new);
+            pairs.push((key(k), value(new)));
+            let (set, after) = (Effect::Set(Some(new)), last.get(&k).copied());
+            let i = self.history.borrow_mut().begin_after(k, set, after);
+            last.insert(k, i);
+            begun.push(i);
+        }
+        let orders = self.plan.chaos.orders_swaps && self.plan.lease_ns.is_none();
+        self.totals.borrow_mut().grouped += u64::from(orders && last.len() > 64);
+        map.put_many(&pairs).await?;
+        begun.into_iter().for_each(|i| self.end(i, Response::Untold));
+        Ok(())
+    }
+
     async fn one(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        if self.plan.many_one_in > 0 && self.rng.below(self.plan.many_one_in) == 0 {
+            return self.many(map).await;
+        }
         let k = self.rng.below(self.plan.keys) as u32;
         let name = key(k);
         let new = self.values.get() + 1;
@@ -398,6 +434,7 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
     let stats = map.stats();
     run.held.borrow_mut()[number] = stats.held_bytes.iter().sum();
     let Stats { merges, splits, lost, doublings, hops, waits, evictions, sweeps, .. } = stats;
+    let Stats { batches, batches_parted, batches_full, .. } = stats;
     *run.totals.borrow_mut() += Totals {
         merges,
         splits,
@@ -407,6 +444,9 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
         waits,
         evictions,
         sweeps,
+        batches,
+        batches_parted,
+        batches_full,
         ..Totals::default()
     };
     result?;
