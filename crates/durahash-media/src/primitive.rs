@@ -23,6 +23,18 @@ pub fn take_turns() {
     TAKES_TURNS.set(true);
 }
 
+/// Gives the processor to another thread.
+pub(crate) fn give_way() {
+    #[cfg(any(test, feature = "sim"))]
+    if TAKES_TURNS.get() {
+        return;
+    }
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+}
+
 /// One round of waiting for another thread: a few spins, then the processor is given away.
 pub(crate) struct Backoff(u32);
 
@@ -40,11 +52,7 @@ impl Backoff {
                 std::hint::spin_loop();
             }
         } else {
-            #[cfg(any(test, feature = "sim"))]
-            if TAKES_TURNS.get() {
-                return;
-            }
-            std::thread::yield_now();
+            give_way();
         }
         self.0 = self.0.saturating_add(1);
     }

@@ -153,6 +153,13 @@ pub trait Memory: Send + Sync + Sized + 'static {
     #[track_caller]
     fn event(&self, _event: Event) {}
 
+    /// Waits a while for another thread, to which the processor is given.
+    #[track_caller]
+    fn wait(&self) {
+        self.event(Event::Wait);
+        crate::primitive::give_way();
+    }
+
     /// Stores `src` into the words, whole words at a time, the last one padded with zeros.
     #[inline]
     #[track_caller]

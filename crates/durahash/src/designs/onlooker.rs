@@ -100,11 +100,8 @@ impl<M: Medium> Watch<M> {
             } else {
                 walks = 0;
             }
-            medium.event(Event::Wait);
             looks = looks.saturating_add(1);
-            if looks > LOOKS {
-                std::thread::yield_now();
-            }
+            if looks > LOOKS { medium.wait() } else { medium.event(Event::Wait) }
         }
     }
 

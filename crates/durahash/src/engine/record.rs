@@ -25,7 +25,7 @@ use std::path::Path;
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Blank, COPIED_WORDS, CopiedAs, CopiedWords, Durability, Error, ErrorKind, Event, Format, Gate,
+    Blank, COPIED_WORDS, CopiedAs, CopiedWords, Durability, Error, ErrorKind, Format, Gate,
     LINE_BYTES, LogStats, Medium, PmU64, Pool, PoolStats, Result, SyncMode, on_media,
 };
 
@@ -515,8 +515,7 @@ impl<M: Medium> Store for Pool<M> {
     }
 
     fn wait(&self) {
-        self.medium().event(Event::Wait);
-        std::thread::yield_now();
+        self.medium().wait();
     }
 
     fn saved(&self, map: u8, i: usize) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::{Event, Medium, Result};
+use durahash_media::{Medium, Result};
 
 use crate::extendible::extend::MAX_DEPTH;
 use crate::index::IndexStats;
@@ -38,8 +38,7 @@ pub(crate) fn merge_all<M: Medium>(medium: &M, mut merge_once: impl FnMut() -> M
             Merge::Done => {}
             Merge::NotDue => return,
             Merge::Busy => {
-                medium.event(Event::Wait);
-                std::thread::yield_now();
+                medium.wait();
             }
         }
     }

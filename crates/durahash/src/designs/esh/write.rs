@@ -1,6 +1,6 @@
 //! Insert, update and remove. The commit steps are in the [module docs](super).
 
-use durahash_media::{EpochLock, Event, Medium, Result, Taken};
+use durahash_media::{EpochLock, Medium, Result, Taken};
 
 use super::layout::{BUCKET_BYTES, Bucket, is_near, slot_for};
 use super::planted::{Fault, planted};
@@ -143,8 +143,7 @@ impl<M: Medium> Esh<M> {
                 Secured::Yes => {}
                 Secured::Busy => {
                     held.release_unchanged();
-                    self.medium().event(Event::Wait);
-                    std::thread::yield_now();
+                    self.medium().wait();
                     continue;
                 }
                 Secured::Stale => {

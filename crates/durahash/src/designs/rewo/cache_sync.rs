@@ -336,8 +336,7 @@ fn collect<M: Medium>(medium: &M, signal: &Signal) -> Tried {
     let back = state.compare_exchange(ORDERED, CLAIMED, Ordering::Acquire, Ordering::Acquire);
     let mut now = back.map_or_else(|now| now, |_| REFUSED);
     while now == TAKEN {
-        medium.event(Event::Wait);
-        std::thread::yield_now();
+        medium.wait();
         now = state.load(Ordering::Acquire);
     }
     let locked = signal.locked.load(Ordering::Relaxed).checked_sub(1);

@@ -35,7 +35,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use durahash_media::{Event, Medium, Reserved, Result, Version, VersionLock, bits};
+use durahash_media::{Medium, Reserved, Result, Version, VersionLock, bits};
 
 use super::planted::{Fault, planted};
 use crate::extendible::growth::Count;
@@ -403,8 +403,7 @@ impl Cached {
             loop {
                 // Threads leave it alone from now on, so that the wait is for one writer's drain at the most.
                 row[1].fetch_or(WANTED, Ordering::Relaxed);
-                medium.event(Event::Wait);
-                std::thread::yield_now();
+                medium.wait();
                 if lock.try_lock(medium) {
                     break;
                 }
@@ -549,8 +548,7 @@ impl Cached {
                     // A writer that broke off may have it.
                     return;
                 }
-                medium.event(Event::Wait);
-                std::thread::yield_now();
+                medium.wait();
             }
             let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
             let elsewhere = (0..SLOTS).filter(|slot| {

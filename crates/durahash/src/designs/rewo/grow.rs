@@ -32,7 +32,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
+use durahash_media::{Error, ErrorKind, Medium, Result, wait_lock};
 
 use super::cached;
 use super::cuckoo::{Moves, Room};
@@ -465,8 +465,7 @@ impl<M: Medium> Rewo<M> {
                     Migrated::Done => break,
                     Migrated::Stuck => return self.overtake(resizing, &wanted),
                     Migrated::Busy => {
-                        self.medium().event(Event::Wait);
-                        std::thread::yield_now();
+                        self.medium().wait();
                     }
                 }
             }

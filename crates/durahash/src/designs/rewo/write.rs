@@ -1,6 +1,6 @@
 //! Insert, update and remove. The commit steps are in the [module docs](super).
 
-use durahash_media::{Event, Medium, Result, Version};
+use durahash_media::{Medium, Result, Version};
 
 use super::cache_sync::Ordered;
 use super::cached::Copy;
@@ -40,8 +40,7 @@ impl<M: Medium> Rewo<M> {
                 Ok((found, Made::At(target))) => (found, target),
                 Ok((_, Made::Busy)) => {
                     held.release();
-                    self.medium().event(Event::Wait);
-                    std::thread::yield_now();
+                    self.medium().wait();
                     continue;
                 }
                 Ok((_, Made::None)) => {
