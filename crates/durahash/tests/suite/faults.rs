@@ -377,6 +377,19 @@ fn bytes_of_a_file_behind_its_pool_cost_nothing() {
             map.close().unwrap();
             assert!(fs::metadata(&path).unwrap().len() < 64 << 20, "{mode}");
         }
+        // The same of one that was not closed, without what lay beside it.
+        let map: Map<u64, u64> = options.open(&path).unwrap();
+        map.put(&0, &1).unwrap();
+        map.sync().unwrap();
+        let left = dir.path().join("left");
+        fs::copy(&path, &left).unwrap();
+        drop(map);
+        fs::OpenOptions::new().write(true).open(&left).unwrap().set_len(1 << 40).unwrap();
+        let map: Map<u64, u64> = options.accept_suspect(true).open(&left).unwrap();
+        assert_eq!((map.len().unwrap(), map.get(&0).unwrap()), (100_000, Some(1)), "{mode}");
+        assert!(used(&left) < before + (64 << 20), "{mode}");
+        drop(map);
+        fs::remove_file(&left).unwrap();
         fs::remove_file(&path).unwrap();
     }
 }

@@ -1,9 +1,10 @@
 //! A pool's file, and the file of its live image beside it.
 //!
 //! The ring, the heads and the pages of the base are written past the page cache, each write of the ring and of a head
-//! durable when it returns. No page of the pool's file is dirty in the cache meanwhile: what was stored through a mapping
-//! before, or when the pool was made, is synced when the pool begins, as are the pages that batches have changed, behind a
-//! loss of power; and nothing is stored so from then on. Where the file system has no such writes, all go through the cache.
+//! durable when it returns. What was stored through a mapping before, or when the pool was made, is synced when the pool begins, as are
+//! the pages that batches have changed, behind a loss of power; nothing is stored so from then on. So no page that is written past
+//! the cache is dirty in it: but a write that has an end which is no whole block goes through the cache, and the sync that follows
+//! has it before the next one. Where the file system has no such writes, all go through the cache.
 
 use std::fs::File;
 use std::io;
@@ -466,10 +467,11 @@ impl Disk for LiveFiles {
     }
 
     fn begin(&self) -> Result<()> {
-        self.view.fill_holes(self.unused.clone())?;
+        // The file may be far longer than the pool.
+        let len = self.region.len();
+        self.view.fill_holes(len, self.unused.clone())?;
         dirty_again(&self.view, &self.area)?;
         let end = self.area.off + self.area.bytes;
-        let len = self.view.region().len();
         let synced = self.syncs.run(|| {
             if self.view.is_new() {
                 return sys::write_back(self.view.file());

@@ -25,8 +25,8 @@
 //! | O6 before the first checkpoint: the pages of all batches from the head to the noted one (`checkpoint.rs`) | the same |
 //!
 //! The program begins behind O4, in `Strict` behind O5. But before a pool is open it syncs its state, in every mode, and so waits for O5: what the killed
-//! process had not brought to the disk is there then. Other waits for the disk: first pages, heads and parts are read, which are asked for before
-//! they are looked at; O1 and O2.
+//! process had not brought to the disk is there then. Other waits for the disk: heads; first pages and the first part of each of the last
+//! batches, which are asked for before they are looked at; O1 and O2.
 //!
 //! | Step, without it | If it stops after this step |
 //! |---|---|
@@ -93,7 +93,7 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
     let (ring, region) = (Ring::of(disk, head), disk.region());
     let (to, pages) = &mut found;
     // A log has many lines of each page, in no order.
-    let mut changed = vec![false; region.len().div_ceil(PAGE) as usize];
+    let mut changed = Vec::new();
     let mut show = |lines: Lines<'_>| {
         let mut soon = lines.iter().skip(AHEAD);
         for (off, line) in lines.iter() {
@@ -102,7 +102,12 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
             }
             check(region, off)?;
             disk.show_line(off, &line);
-            changed[(off / PAGE) as usize] = true;
+            let page = (off / PAGE) as usize;
+            // The file may be far longer than the pool.
+            if changed.len() <= page {
+                changed.resize(page + 1, false);
+            }
+            changed[page] = true;
         }
         Ok(())
     };

@@ -127,13 +127,14 @@ impl LogArea {
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
 
-    /// As [`Disk::written_in`], of the pool in `file`; where the system does not tell, or not right, all from there on.
+    /// As [`Disk::written_in`], of the pool in `file`; where the system does not tell, or what cannot be, all from there on.
     pub(in crate::medium) fn written_in(self, file: &File, bytes: Range<u64>) -> Vec<Range<u64>> {
         let (mut parts, mut at, end) = (Vec::new(), self.off + bytes.start, self.off + bytes.end);
         while at < end
             && let Some(from) = sys::data_from(file, at).unwrap_or(Some(at))
             && from < end
         {
+            let from = from.max(at);
             let hole = sys::hole_from(file, from).ok().filter(|hole| *hole > from);
             at = hole.map_or(end, |hole| hole.min(end));
             parts.push(from - self.off..at - self.off);

@@ -69,8 +69,8 @@ pub trait Disk: Send + Sync {
         self.read_log(off, bytes)
     }
 
-    /// The parts of these bytes of the area that something was written to: all others are zeros. To be asked before any of them is
-    /// read, as the system may take for written what it has read ahead.
+    /// The parts of these bytes of the area that something was written to: all others are zeros. The system may take for written what it has
+    /// read ahead.
     fn written_in(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
         vec![bytes]
     }

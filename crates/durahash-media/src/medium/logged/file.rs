@@ -335,7 +335,7 @@ impl Disk for FileDisk {
     }
 
     fn begin(&self) -> Result<()> {
-        self.view.fill_holes(self.unused.clone())?;
+        self.view.fill_holes(self.view.region().len(), self.unused.clone())?;
         dirty_again(&self.view, &self.area)
     }
 

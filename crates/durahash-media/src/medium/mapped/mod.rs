@@ -252,7 +252,7 @@ impl Mapped {
                 return Ok(copy);
             }
             let (len, old) = (copy.region.len(), OldLog::look(&mut copy)?);
-            copy.fill_holes(old.as_ref().map_or(len..len, OldLog::unused))?;
+            copy.fill_holes(len, old.as_ref().map_or(len..len, OldLog::unused))?;
             map(false, false)
         });
         mapped.map_err(|e| e.at_path(file.path()))
@@ -427,8 +427,9 @@ impl Mapped {
         self.reach(image, Sharing::Private, bytes)
     }
 
-    pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
-        self.file.fill_holes(self.region.len(), hole_in(unused))
+    /// See [`PoolFile::fill_holes`].
+    pub(super) fn fill_holes(&self, bytes: u64, unused: Range<u64>) -> Result<()> {
+        self.file.fill_holes(bytes, hole_in(unused.start.min(bytes)..unused.end.min(bytes)))
     }
 
     /// Runs `cut`, which cuts the pool, or its live image, unless a reader in another process may have it mapped.
@@ -723,7 +724,7 @@ impl Storage for Mapped {
         }
         let mut log = lock(&self.log);
         let len = self.region.len();
-        self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
+        self.fill_holes(len, log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
             if old.is_in_image() {
                 let why = "its live image was not looked at";
