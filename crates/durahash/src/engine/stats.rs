@@ -76,7 +76,7 @@ pub struct CacheStats {
     pub max_bytes_used: Option<u64>,
     /// As [`Options::eviction`](crate::Options::eviction).
     pub eviction: Option<Policy>,
-    /// Bytes of DRAM by which the policy knows the entries.
+    /// Bytes of DRAM by which the policy knows the entries; a table for few is taken as a whole, up to 64 KiB.
     pub policy_bytes: u64,
     /// Entries that were evicted, in this open and in those before it that ended by a close.
     pub evicted: u64,

@@ -31,6 +31,13 @@ pub(super) struct Bounds {
     pub(super) order: Option<Box<dyn Evict>>,
     max_entries: i64,
     max_bytes: i64,
+    used: Used,
+}
+
+/// What inserts change: not in the lines that hits read.
+#[repr(align(128))]
+#[derive(Default)]
+struct Used {
     entries: AtomicI64,
     bytes: AtomicI64,
     /// Places in the hands of all threads. Who waits for one has none: threads do not wait for one another.
@@ -56,12 +63,10 @@ impl Bounds {
     pub(super) fn new(policy: Policy, max_entries: u64, max_bytes: u64, entry_bytes: u64) -> Self {
         Bounds {
             policy,
-            order: policy.state(max_entries.min(max_bytes / entry_bytes)),
+            order: policy.state(max_entries.min(max_bytes / entry_bytes), max_bytes),
             max_entries: signed(max_entries),
             max_bytes: signed(max_bytes),
-            entries: AtomicI64::new(0),
-            bytes: AtomicI64::new(0),
-            places: AtomicU64::new(0),
+            used: Used::default(),
         }
     }
 
@@ -73,7 +78,7 @@ impl Bounds {
     /// Entries and bytes that are stored, or about to be.
     pub(super) fn used(&self) -> (u64, u64) {
         let used = |count: &AtomicI64| count.load(Ordering::Relaxed).max(0) as u64;
-        (used(&self.entries), used(&self.bytes))
+        (used(&self.used.entries), used(&self.used.bytes))
     }
 
     /// The bounds of both.
@@ -84,35 +89,35 @@ impl Bounds {
 
     pub(super) fn add(&self, entries: i64, bytes: i64) {
         if entries != 0 {
-            self.entries.fetch_add(entries, Ordering::Relaxed);
+            self.used.entries.fetch_add(entries, Ordering::Relaxed);
         }
         if bytes != 0 {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.used.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     /// True if more is stored than the bounds say.
     pub(super) fn is_over(&self) -> bool {
-        self.entries.load(Ordering::Relaxed) > self.max_entries
-            || self.bytes.load(Ordering::Relaxed) > self.max_bytes
+        self.used.entries.load(Ordering::Relaxed) > self.max_entries
+            || self.used.bytes.load(Ordering::Relaxed) > self.max_bytes
     }
 
     /// A place for nothing, which says that a thread is about to change what is stored.
     pub(super) fn hand(&self) -> Place<'_> {
-        self.places.fetch_add(1, Ordering::Relaxed);
+        self.used.places.fetch_add(1, Ordering::Relaxed);
         OWN.set(OWN.get() + 1);
         Place { bounds: self, entries: 0, bytes: 0 }
     }
 
     /// True if other threads have places, for which this one may wait: they wait for none of its own.
     pub(super) fn are_others_at_it(&self) -> bool {
-        OWN.get() == 0 && self.places.load(Ordering::Relaxed) > 0
+        OWN.get() == 0 && self.used.places.load(Ordering::Relaxed) > 0
     }
 
     /// Reserves a place, if there is room.
     pub(super) fn reserve(&self, entries: i64, bytes: i64) -> Option<Place<'_>> {
-        let entries = add_up_to(&self.entries, entries, self.max_entries)?;
-        let added = add_up_to(&self.bytes, bytes, self.max_bytes);
+        let entries = add_up_to(&self.used.entries, entries, self.max_entries)?;
+        let added = add_up_to(&self.used.bytes, bytes, self.max_bytes);
         // What was added where there is no room for the other is given back with the place.
         let mut place = self.hand();
         (place.entries, place.bytes) = (entries, added.unwrap_or(0));
@@ -157,7 +162,7 @@ impl Place<'_> {
     /// Reserves so many bytes with it in all, if there is room.
     pub(super) fn reserve(&mut self, bytes: i64) -> bool {
         let more = (bytes - self.bytes).max(0);
-        let added = add_up_to(&self.bounds.bytes, more, self.bounds.max_bytes);
+        let added = add_up_to(&self.bounds.used.bytes, more, self.bounds.max_bytes);
         self.bytes += added.unwrap_or(0);
         added.is_some()
     }
@@ -167,11 +172,18 @@ impl Place<'_> {
         (self.entries, self.bytes) = (1, bytes as i64);
     }
 
-    /// Gives up what it has beyond so many bytes.
-    pub(super) fn trim(&mut self, bytes: i64) {
-        let over = (self.bytes - bytes).max(0);
-        self.bounds.add(0, -over);
-        self.bytes -= over;
+    /// It has what `other` has, too.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.entries += std::mem::take(&mut other.entries);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Gives up what it has beyond so many entries and bytes.
+    pub(super) fn trim(&mut self, entries: i64, bytes: i64) {
+        let over = [self.entries - entries, self.bytes - bytes].map(|over| over.max(0));
+        self.bounds.add(-over[0], -over[1]);
+        self.entries -= over[0];
+        self.bytes -= over[1];
     }
 
     /// Gives what it has up for so much that is more, or less, than before.
@@ -184,7 +196,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.bounds.add(-self.entries, -self.bytes);
-        self.bounds.places.fetch_sub(1, Ordering::Relaxed);
+        self.bounds.used.places.fetch_sub(1, Ordering::Relaxed);
         OWN.set(OWN.get() - 1);
     }
 }

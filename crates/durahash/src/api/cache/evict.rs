@@ -48,7 +48,7 @@ impl Inner {
         }
     }
 
-    /// The same before a change that may insert. The lines of the entry that was chosen last come meanwhile: where they are is a line of
+    /// The same before a change, which may insert. The lines of the entry that was chosen last come meanwhile: where they are is a line of
     /// the directory that is waited for, as one is for this hash, and no lock lies between, so both are waited for at once.
     fn fetch_to_insert(&self, h: u64) {
         self.fetch(h);
@@ -266,33 +266,34 @@ impl Inner {
     /// Reserves a place, for which other entries go where there is no room.
     fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
-        loop {
-            let place = match bounds.reserve(entries, bytes) {
-                Some(place) => Some(place),
-                None if tries == 0 => return Err(bounds.full(bytes as u64)),
-                None => match self.evict(bounds)? {
-                    // The place of what went is that of what comes.
-                    Some(mut place) => {
-                        place.trim(bytes);
-                        (entries == 1 && place.reserve(bytes) && !bounds.is_over()).then_some(place)
-                    }
-                    None => {
-                        self.engine().store.writable()?;
-                        tries -= u32::from(!bounds.are_others_at_it());
-                        self.engine().store.wait();
-                        None
-                    }
-                },
-            };
-            if let Some(place) = place {
-                if planted(Fault::CountedLate) {
-                    bounds.add(-entries, -bytes);
-                    self.engine().store.wait();
-                    bounds.add(entries, bytes);
-                }
-                return Ok(place);
+        let mut place = bounds.reserve(entries, bytes);
+        let mut is_whole = place.is_some();
+        while !is_whole {
+            if tries == 0 {
+                return Err(bounds.full(bytes as u64));
+            }
+            if let Some(mut went) = self.evict(bounds)? {
+                // The place of what went is that of what comes, with all that went before: others would take it again and again.
+                place.take().into_iter().for_each(|before| went.join(before));
+                went.trim(entries, bytes);
+                is_whole = went.reserve(bytes) && !bounds.is_over();
+                place = Some(went);
+            } else {
+                // Nobody who waits has what others wait for.
+                drop(place.take());
+                self.engine().store.writable()?;
+                tries -= u32::from(!bounds.are_others_at_it());
+                self.engine().store.wait();
+                place = bounds.reserve(entries, bytes);
+                is_whole = place.is_some();
             }
         }
+        if planted(Fault::CountedLate) {
+            bounds.add(-entries, -bytes);
+            self.engine().store.wait();
+            bounds.add(entries, bytes);
+        }
+        Ok(place.unwrap_or_else(|| bounds.hand()))
     }
 
     /// Takes note of a change that was made of an entry with this hash.
@@ -350,7 +351,7 @@ impl Inner {
         match self.evict_one(h) {
             Ok(Some(bytes)) => {
                 place.take_over(if bounds.has_bytes() { bytes } else { 0 });
-                self.evicted.fetch_add(1, Ordering::Relaxed);
+                self.went.evicted.fetch_add(1, Ordering::Relaxed);
                 return Ok(Some(place));
             }
             // The thread that has removed it tells of it, or did.
@@ -378,7 +379,7 @@ impl Inner {
 
     /// Takes note that an entry was removed because it has expired.
     pub(super) fn note_expired(&self, h: u64, key: &[u8], value: &[u8]) {
-        self.expired.fetch_add(1, Ordering::Relaxed);
+        self.went.expired.fetch_add(1, Ordering::Relaxed);
         if let Some(bounds) = &self.bounds {
             bounds.add(-1, -self.bytes(key, value));
             if let Some(order) = &bounds.order {
@@ -403,8 +404,8 @@ impl Inner {
             max_bytes_used: max.1,
             eviction: (max != (None, None)).then_some(policy),
             policy_bytes: bounds.and_then(|b| b.order.as_ref()).map_or(0, |order| order.bytes()),
-            evicted: self.evicted.load(Ordering::Relaxed),
-            expired: self.expired.load(Ordering::Relaxed),
+            evicted: self.went.evicted.load(Ordering::Relaxed),
+            expired: self.went.expired.load(Ordering::Relaxed),
         })
     }
 

@@ -14,6 +14,8 @@ const FIRST: usize = 4;
 /// Elements that addresses are reserved for at first, at the most; and at all.
 const RESERVED: usize = 1 << 26;
 const MOST: usize = 1 << 40;
+/// Elements where the system has no addresses for more.
+const FEW: u64 = 1 << 16;
 /// It grows to so many times what is expected, which is said of a bound of bytes by the size of a common entry.
 const SPARE: usize = 4;
 
@@ -65,8 +67,8 @@ impl<const N: usize, W: DepthWord> Growing<N, W> {
         let most = expected.saturating_mul(SPARE).clamp(SPARE * FIRST, MOST) as u64;
         // It is longer than what is wanted by up to a quarter.
         let first = (expected.min(RESERVED) * 5 / 4) as u64;
-        // Where the system has no addresses for many it stays small; a few come from the heap.
-        let sizes = [(first, most), (0, most), (0, FIRST as u64)];
+        // Where the system has no addresses for many it stays small, and leaves some to others; a few come from the heap.
+        let sizes = [(first, most), (0, most.min(FEW)), (0, FIRST as u64)];
         let elements =
             sizes.into_iter().find_map(|(count, most)| Reserved::growing(count, most).ok());
         let elements = elements.expect("the heap has room for a few");

@@ -84,18 +84,18 @@ impl Policy {
         Policy::Random,
     ];
 
-    /// The state of the policy, of a cache that will have about so many entries when it is full; none where nothing is
-    /// evicted.
+    /// The state of the policy, of a cache that will have about so many entries when it is full if they are small, and at
+    /// most so many bytes; none where nothing is evicted.
     #[doc(hidden)]
     #[must_use]
-    pub fn state(self, entries: u64) -> Option<Box<dyn Evict>> {
+    pub fn state(self, entries: u64, bytes: u64) -> Option<Box<dyn Evict>> {
         Some(match self {
             Policy::None => return None,
-            Policy::TinyLfu => Box::new(Sharded::<TinyLfu>::new(entries)),
-            Policy::Lru => Box::new(Sharded::<Lru>::new(entries)),
-            Policy::S3Fifo => Box::new(Sharded::<S3Fifo>::new(entries)),
-            Policy::Sieve => Box::new(Sharded::<Sieve>::new(entries)),
-            Policy::Random => Box::new(Sharded::<Random>::new(entries)),
+            Policy::TinyLfu => Box::new(Sharded::<TinyLfu>::new(entries, bytes)),
+            Policy::Lru => Box::new(Sharded::<Lru>::new(entries, bytes)),
+            Policy::S3Fifo => Box::new(Sharded::<S3Fifo>::new(entries, bytes)),
+            Policy::Sieve => Box::new(Sharded::<Sieve>::new(entries, bytes)),
+            Policy::Random => Box::new(Sharded::<Random>::new(entries, bytes)),
         })
     }
 }

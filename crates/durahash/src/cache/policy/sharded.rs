@@ -11,12 +11,16 @@ use super::table::Table;
 /// The fewest entries of a shard: a policy over a few has other hit rates.
 const SHARD_MIN: u64 = 4096;
 const SHARDS_MAX: u64 = 64;
+/// The fewest bytes of a shard, of a bound of bytes: entries may be large, and few.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
 /// Of the nodes, one in so many may be of an entry that is gone.
 const GONE_PART: usize = 32;
 /// And so many in any case.
 const GONE_MIN: usize = 16;
-/// Victims that a shard of several has chosen already, so that their lines are there when they go.
+/// Victims that a shard of several has chosen already, so that their lines are there when they go: where it has many times as
+/// many entries, as it looks at hits of these no more.
 const AHEAD: usize = 2;
+const AHEAD_PART: usize = 64;
 
 /// The queues of a policy: what is in them, and in which order it goes. Each entry has one node.
 pub(super) trait Queues: Default + Send {
@@ -66,8 +70,9 @@ pub(super) struct Sharded<Q: Queues> {
 struct Turn(AtomicUsize);
 
 impl<Q: Queues> Sharded<Q> {
-    pub(super) fn new(entries: u64) -> Self {
-        let shards = 1 << (entries / SHARD_MIN).clamp(1, SHARDS_MAX).ilog2();
+    pub(super) fn new(entries: u64, bytes: u64) -> Self {
+        let shards = (entries / SHARD_MIN).min(bytes / SHARD_BYTES_MIN);
+        let shards = 1 << shards.clamp(1, SHARDS_MAX).ilog2();
         Sharded {
             table: Q::Table::new(entries as usize),
             shards: (0..shards).map(|_| Shard::default()).collect(),
@@ -132,10 +137,13 @@ impl<Q: Queues> Evict for Sharded<Q> {
     fn inserted(&self, hash: u64) {
         let shard = self.shard(hash);
         let mut inner = shard.lock();
-        if inner.gone.take(hash) {
+        let is_there = inner.gone.take(hash);
+        let chosen = inner.ahead.iter().position(|chosen| *chosen == hash).filter(|_| is_there);
+        if is_there && chosen.is_none() {
             // Its node is still there. It is as new as one that was hit.
             self.table.hit(hash);
         } else {
+            chosen.and_then(|at| inner.ahead.remove(at));
             inner.queues.insert(hash, &self.table);
             self.table.grow(inner.queues.len() * self.shards.len());
         }
@@ -158,15 +166,15 @@ impl<Q: Queues> Evict for Sharded<Q> {
 
     fn next_victim(&self) -> Option<Victim> {
         let turn = self.turn.0.fetch_add(1, Ordering::Relaxed);
-        self.table.evicting(turn);
         let first = self.fuller(turn);
-        // Of one shard the next victim comes at once.
-        let ahead = if self.shards.len() > 1 { AHEAD } else { 0 };
         (0..self.shards.len()).find_map(|i| {
             let shard = &self.shards[(first + i) & (self.shards.len() - 1)];
             let mut inner = shard.lock();
-            let hash = inner.pop(&self.table, ahead)?;
+            // Of one shard the next victim comes at once.
+            let has_many = self.shards.len() > 1 && inner.queues.len() > AHEAD_PART * AHEAD;
+            let hash = inner.pop(&self.table, if has_many { AHEAD } else { 0 })?;
             shard.add(1_usize.wrapping_neg());
+            self.table.evicting(turn);
             Some(Victim {
                 hash,
                 next: [inner.ahead.front(), inner.ahead.back()].map(|hash| hash.copied()),

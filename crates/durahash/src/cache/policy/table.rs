@@ -14,7 +14,7 @@ pub(super) trait Table: Send + Sync {
     /// Makes room for so many entries.
     fn grow(&self, entries: usize);
 
-    /// An entry is to be evicted, as the `turn`th.
+    /// An entry goes, about the `turn`th.
     fn evicting(&self, _turn: usize) {}
 
     fn bytes(&self) -> usize;

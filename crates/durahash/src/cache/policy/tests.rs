@@ -11,7 +11,7 @@ const MIX: WordMix = WordMix::new(7);
 
 /// All that evict, each for so many entries.
 fn all(entries: u64) -> impl Iterator<Item = (Policy, Box<dyn Evict>)> {
-    Policy::ALL.iter().filter_map(move |policy| Some((*policy, policy.state(entries)?)))
+    Policy::ALL.iter().filter_map(move |policy| Some((*policy, policy.state(entries, u64::MAX)?)))
 }
 
 /// Everything that a policy knows, which it then does not any more.
