@@ -56,8 +56,8 @@ const BATCHED: &str = "race, batched moves";
 fn sep() -> durahash_remote::Options {
     let mut options = durahash_remote::Options::default();
     options.max_clients = 160;
-    // As in the paper, a client remembers no MainSegment.
-    options.kept_entries = 0;
+    // As in the paper, which has larger MainSegments, of which a client remembers none.
+    (options.main_entries, options.kept_entries) = (64 * 128, 0);
     options
 }
 

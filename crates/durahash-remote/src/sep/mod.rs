@@ -54,6 +54,7 @@
 //! of an entry nor the 16 of word A wrap around during an operation.
 //!
 //! # Departures from the paper
+//! - MainSegments have at most 16 CurSegments by default, not 64: a merge writes a quarter, lookups read half.
 //! - No bitmap as a filter for the CurSegment: it would be written after the insert had returned, so a
 //!   search by another client could miss an acknowledged insert, and a late write would land in the
 //!   next generation. The cached prefix of an append-only segment answers the same question

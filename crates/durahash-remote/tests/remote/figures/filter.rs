@@ -113,7 +113,7 @@ async fn go(
     let mut options = Options::default();
     // Ticks are called for, between what is counted.
     options.tick_ns = u64::MAX / 8;
-    options.kept_entries = 0;
+    (options.main_entries, options.kept_entries) = (64 * 128, 0);
     let hash = ByteHash::new(options.seed);
     let writer = RemoteMap::create(writer, options).await?;
     for i in 0..KEYS {

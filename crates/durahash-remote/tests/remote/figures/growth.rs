@@ -12,7 +12,7 @@ pub(crate) struct Sizes {
     pub(crate) limit: u32,
 }
 
-pub(crate) const DEFAULT: Sizes = Sizes { cur: 128, limit: 64 * 128 };
+pub(crate) const OF_PAPER: Sizes = Sizes { cur: 128, limit: 64 * 128 };
 
 /// When there are so many keys, it is looked at.
 pub(crate) const KEYS: [u64; 24] = [

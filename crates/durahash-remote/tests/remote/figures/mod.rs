@@ -5,7 +5,7 @@ mod filter;
 mod growth;
 
 use crate::deep;
-use growth::{DEFAULT, KEYS, Sample, Sizes};
+use growth::{KEYS, OF_PAPER, Sample, Sizes};
 
 /// All segments fill together between half of the limit and the limit; the index takes about what the paper
 /// says, the more for an entry the fewer a segment has.
@@ -31,7 +31,7 @@ fn assert_as_in_the_paper(samples: &[Sample], most_bytes: f64) {
 fn segments_fill_together() {
     let most = if deep() { u64::MAX } else { 100_000 };
     let keys: Vec<u64> = KEYS.into_iter().take_while(|&keys| keys <= most).collect();
-    let samples = growth::samples(DEFAULT, &keys).unwrap();
+    let samples = growth::samples(OF_PAPER, &keys).unwrap();
     let few = samples.iter().take_while(|sample| sample.report.keys < 4_000).count();
     assert_as_in_the_paper(&samples[..few], 11.0);
     assert_as_in_the_paper(&samples[few..], 10.2);
