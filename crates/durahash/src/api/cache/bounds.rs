@@ -59,11 +59,14 @@ fn add_up_to(count: &AtomicI64, more: i64, max: i64) -> Option<i64> {
 }
 
 impl Bounds {
-    /// `entry_bytes`: of a small entry.
-    pub(super) fn new(policy: Policy, max_entries: u64, max_bytes: u64, entry_bytes: u64) -> Self {
+    /// With a policy and the order that it has made.
+    pub(super) fn new(
+        (policy, order): (Policy, Option<Box<dyn Evict>>),
+        (max_entries, max_bytes): (u64, u64),
+    ) -> Self {
         Bounds {
             policy,
-            order: policy.state(max_entries.min(max_bytes / entry_bytes), max_bytes),
+            order,
             max_entries: signed(max_entries),
             max_bytes: signed(max_bytes),
             used: Used::default(),

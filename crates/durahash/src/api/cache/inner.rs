@@ -163,7 +163,11 @@ impl Inner {
         let (max_entries, max_bytes) = (max.0.unwrap_or(NONE), max.1.unwrap_or(NONE));
         let engine = &*self.handle.engine;
         let entry_bytes = engine.entry_bytes(&[0; 8], &[0; 16]);
-        let bounds = Bounds::new(policy, max_entries, max_bytes, entry_bytes);
+        let entries = max_entries.min(max_bytes / entry_bytes);
+        // Where all are alike they are as small as expected.
+        let bytes = engine.records.cell.map_or(max_bytes, |_| NONE);
+        let order = policy.state(entries, bytes);
+        let bounds = Bounds::new((policy, order), (max_entries, max_bytes));
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
             bounds.add(1, bytes as i64);
             if let Some(order) = &bounds.order {
