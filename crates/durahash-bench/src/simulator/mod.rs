@@ -80,7 +80,7 @@ struct Evicting {
 
 impl Evicting {
     fn new(policy: Policy, trace: &Trace, size: usize) -> Self {
-        let evict = policy.state(size as u64).expect("it evicts");
+        let evict = policy.state(size as u64, u64::MAX).expect("it evicts");
         let hashes = WordMix::new(size as u64);
         Evicting { evict, hashes, there: vec![false; trace.keys], entries: 0, size }
     }
