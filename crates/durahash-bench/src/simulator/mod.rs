@@ -87,7 +87,7 @@ impl Evicting {
 
     /// The entries stay, and the policy begins anew with them, in the order of their hashes, as an open meets them.
     fn open_again(&mut self, policy: Policy) {
-        self.evict = policy.state(self.size as u64).expect("it evicts");
+        self.evict = policy.state(self.size as u64, u64::MAX).expect("it evicts");
         let keys = (0..self.there.len() as u32).filter(|key| self.there[*key as usize]);
         let mut hashes: Vec<u64> = keys.map(|key| self.hashes.mix(u64::from(key))).collect();
         hashes.sort_unstable();
