@@ -304,8 +304,8 @@ Examples:
 
     /// Work on an index in the memory of nodes
     ///
-    /// Up to 64 clients may do so at once, and any of them may die at any moment: an acknowledged change
-    /// stays as long as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
+    /// Up to 64 clients may do so at once (over TCP as many as `durahash node --clients` says), and any of
+    /// them may die at any moment: an acknowledged change stays as long as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
     #[command(
         verbatim_doc_comment,
         after_help = "\

@@ -21,8 +21,8 @@ const KEYS: u64 = 500_000;
 const REPEATS: usize = 3;
 /// All clients put new keys, look them up, and put them again, each its part.
 const PHASES: [&str; 3] = ["put", "get", "update"];
-/// Of each phase the seconds and the round trips.
-type Took = [(f64, u64); PHASES.len()];
+/// Of each phase the seconds, the round trips, and the seconds of the processor, which each client is charged for its thread.
+type Took = [[f64; 3]; PHASES.len()];
 
 fn failed(doing: &'static str, cause: impl Into<io::Error>) -> Error {
     Error::io(doing, None, cause.into())
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     if let [dir, number, of] = &args[..] {
         let parse = |text: &str| text.parse().expect("a number");
         let took = client(&Local::attach(Path::new(dir), None)?, parse(number), parse(of))?;
-        took.iter().for_each(|(seconds, trips)| println!("{seconds} {trips}"));
+        took.iter().for_each(|[seconds, trips, own]| println!("{seconds} {trips} {own}"));
         return Ok(());
     }
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -42,9 +42,10 @@ fn main() -> Result<()> {
     let machine = format!("{}, {cores} cores", model.unwrap_or("unknown processor"));
     println!("million operations a second, {KEYS} keys, values of 8 bytes, medians of {REPEATS}");
     println!(
-        "{machine}\n| clients | put | get | update | round trips of a put | of a get | of an update |"
+        "{machine}\n| clients | put | get | update | round trips of a put | of a get | of an update | µs of processor of a put \
+         | of a get | of an update |"
     );
-    println!("|{}", "---|".repeat(7));
+    println!("|{}", "---|".repeat(10));
     for (name, clients, processes) in [
         ("1 thread", 1, false),
         ("2 threads", 2, false),
@@ -52,20 +53,20 @@ fn main() -> Result<()> {
         ("2 processes", 2, true),
     ] {
         let runs = (0..REPEATS).map(|_| run(clients, processes)).collect::<Result<Vec<_>>>()?;
-        let medians = std::array::from_fn::<f64, 6, _>(|i| {
+        let medians = std::array::from_fn::<f64, 9, _>(|i| {
             let mut all: Vec<f64> = runs.iter().map(|run| run[i]).collect();
             all.sort_unstable_by(f64::total_cmp);
             all[REPEATS / 2]
         });
         let rates = medians[..3].iter().map(|rate| format!(" {rate:.3} |"));
-        let trips = medians[3..].iter().map(|trips| format!(" {trips:.2} |"));
+        let trips = medians[3..].iter().map(|each| format!(" {each:.2} |"));
         println!("| {name} |{}", rates.chain(trips).collect::<String>());
     }
     Ok(())
 }
 
-/// Million operations a second of each phase, and round trips of each.
-fn run(clients: u64, processes: bool) -> Result<[f64; 6]> {
+/// Million operations a second of each phase, and of each round trips and µs of a processor.
+fn run(clients: u64, processes: bool) -> Result<[f64; 9]> {
     let shared = Path::new("/dev/shm");
     let place = if shared.is_dir() { shared.into() } else { env::temp_dir() };
     let dir = tempfile::tempdir_in(place).map_err(|e| failed("making a directory", e))?;
@@ -87,10 +88,12 @@ fn run(clients: u64, processes: bool) -> Result<[f64; 6]> {
         threads.into_iter().map(|t| t.join().expect("it ends")).collect::<Result<Vec<Took>>>()
     })?;
     Ok(std::array::from_fn(|i| {
-        let of_phase = || all.iter().map(move |took| took[i % PHASES.len()]);
-        match i < PHASES.len() {
-            true => KEYS as f64 / of_phase().map(|(seconds, _)| seconds).fold(0.0, f64::max) / 1e6,
-            false => of_phase().map(|(_, trips)| trips).sum::<u64>() as f64 / KEYS as f64,
+        let what = i / PHASES.len();
+        let of_phase = all.iter().map(|took| took[i % PHASES.len()][what]);
+        match what {
+            0 => KEYS as f64 / of_phase.fold(0.0, f64::max) / 1e6,
+            1 => of_phase.sum::<f64>() / KEYS as f64,
+            _ => of_phase.sum::<f64>() / KEYS as f64 * 1e6,
         }
     }))
 }
@@ -102,13 +105,15 @@ fn process(dir: &Path, number: u64, of: u64) -> Result<Took> {
     command.arg(dir).args([number.to_string(), of.to_string()]).stderr(Stdio::inherit());
     let output = command.output().map_err(|e| failed("running a process", e))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let mut took = Took::default();
-    for phase in &mut took {
-        let line = lines.next().and_then(|(s, trips)| Some((s.parse().ok()?, trips.parse().ok()?)));
-        *phase = line.ok_or_else(|| failed("a process", io::ErrorKind::BrokenPipe))?;
-    }
-    Ok(took)
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let (phases, _) = numbers.as_chunks();
+    phases.try_into().map_err(|_| failed("a process", io::ErrorKind::BrokenPipe))
+}
+
+/// Seconds of a processor that this thread has had.
+fn processor() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Does one phase after the other, each when all clients are ready for it.
@@ -128,6 +133,7 @@ fn client(local: &Local, number: u64, of: u64) -> Result<Took> {
                 }
             }
             let (start, before) = (Instant::now(), map.counts().round_trips);
+            let own_before = processor();
             let spawn = |task| {
                 let keys = (number + task * of..KEYS).step_by((of * AT_ONCE) as usize);
                 executor.spawn(0, operations(map.clone(), phase, keys))
@@ -135,7 +141,8 @@ fn client(local: &Local, number: u64, of: u64) -> Result<Took> {
             for task in (0..AT_ONCE).map(spawn).collect::<Vec<_>>() {
                 task.await.expect("nobody drops the task")?;
             }
-            *took = (start.elapsed().as_secs_f64(), map.counts().round_trips - before);
+            let trips = map.counts().round_trips - before;
+            *took = [start.elapsed().as_secs_f64(), trips as f64, processor() - own_before];
         }
         map.close().await?;
         Ok(took)

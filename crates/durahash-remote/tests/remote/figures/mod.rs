@@ -5,6 +5,7 @@ mod filter;
 mod growth;
 
 use crate::deep;
+use durahash_remote::Options;
 use growth::{KEYS, OF_PAPER, Sample, Sizes};
 
 /// All segments fill together between half of the limit and the limit; the index takes about what the paper
@@ -39,11 +40,12 @@ fn segments_fill_together() {
     growth::space(&samples).assert_documented();
 }
 
-/// The same with many small segments.
+/// The same of the default, whose segments are smaller.
 #[test]
 fn many_segments_fill_together() {
     let keys: Vec<u64> = (4..=64).map(|i| 2000 * i).collect();
-    let samples = growth::samples(Sizes { cur: 32, limit: 64 * 32 }, &keys).unwrap();
+    let Options { cur_entries: cur, main_entries: limit, .. } = Options::default();
+    let samples = growth::samples(Sizes { cur, limit }, &keys).unwrap();
     assert_as_in_the_paper(&samples, 11.0);
     assert!(samples.last().unwrap().report.segments >= 63);
 }
