@@ -78,11 +78,7 @@
 //! Copies of parts of the base instead of all of it when a live file is made. An operation does not yield while a snapshot is late: so where all
 //! processors are busy, the cut that a loss of power leaves grows older, up to what half of the ring holds.
 //!
-//! Writers in several processes. In the live file would lie the gate's state, and for each thread `inside`, its lists and copies; locks,
-//! versions and directory of the designs, which are in DRAM, too, with words that name their owner. Each process would hold a
-//! lock on a byte of the file, whose absence tells that it is dead: who finds that out gives up the snapshot at hand, repairs as the
-//! design's recovery does, makes the lists anew from all marks, and clears its `inside`. A process that is stopped inside
-//! would keep all others from a cut. Nothing of the format stands in the way of this.
+//! Writers in several processes: `docs/durability.md` says what they would need.
 
 // From low to high.
 pub(in crate::medium) mod head;
