@@ -172,9 +172,12 @@ impl<Q: Queues> Evict for Sharded<Q> {
             let mut inner = shard.lock();
             // Of one shard the next victim comes at once.
             let has_many = self.shards.len() > 1 && inner.queues.len() > AHEAD_PART * AHEAD;
+            // Before the choice; not where there is none, as others may ask over and over then.
+            if inner.queues.len() + inner.ahead.len() > 0 {
+                self.table.evicting(turn);
+            }
             let hash = inner.pop(&self.table, if has_many { AHEAD } else { 0 })?;
             shard.add(1_usize.wrapping_neg());
-            self.table.evicting(turn);
             Some(Victim {
                 hash,
                 next: [inner.ahead.front(), inner.ahead.back()].map(|hash| hash.copied()),
