@@ -68,6 +68,55 @@ fn a_bound_of_entries_is_kept() {
     }
 }
 
+/// What was used last is known behind a close, under any policy, and behind a kill nothing of it.
+#[test]
+fn a_close_saves_the_order_in_which_entries_go() {
+    const MAX: u64 = 40;
+    const BYTES: u64 = 1 << 20;
+    fn use_half(cache: &Cache<u64, u64>) {
+        let keys = (0..3).flat_map(|_| 0..MAX / 2);
+        keys.for_each(|key| assert!(cache.get(&key).unwrap().is_some()));
+    }
+    /// The keys that go for new ones, in their order.
+    fn goes(cache: &Cache<u64, u64>) -> Vec<u64> {
+        (1000..1000 + MAX / 2).for_each(|key| cache.put(&key, &key).unwrap());
+        let gone = cache.evicted().map(Result::unwrap).map(|gone| (gone.id, gone.key));
+        gone.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
+        let options = options(design, &Clock::manual(START)).keep_evicted(true);
+        let options = options.max_entries(MAX).eviction(policy);
+        let filled = || {
+            let sim = Sim::new(BYTES);
+            let cache: Cache<u64, u64> = options.create_on(sim.clone()).unwrap();
+            (0..MAX).for_each(|key| cache.put(&key, &key).unwrap());
+            (cache, sim)
+        };
+        let open = |image: &[u64]| -> (Cache<u64, u64>, Sim) {
+            let sim = Sim::from_image(image, BYTES);
+            (options.open_on(sim.clone()).unwrap(), sim)
+        };
+        let (goes_on, sim) = filled();
+        let unused = sim.image();
+        use_half(&goes_on);
+        let killed = sim.image();
+        let (closed, sim) = filled();
+        use_half(&closed);
+        closed.close().unwrap();
+        let (again, sim) = open(&sim.image());
+        let opened = sim.image();
+        let gone = goes(&again);
+        // Of frequencies it saves those of entries alone, as far as a row has room.
+        let is_exact = policy != Policy::TinyLfu;
+        assert!(!is_exact || gone == goes(&goes_on), "{design}, {policy}: {gone:?}");
+        let is_used = |key: &u64| *key < MAX / 2;
+        assert!(policy == Policy::Random || !gone.iter().any(is_used), "{design}, {policy}");
+        let [unused, killed, opened] = [unused, killed, opened].map(|image| goes(&open(&image).0));
+        assert_eq!(killed, unused, "{design}, {policy}");
+        assert_eq!(opened, unused, "{design}, {policy}: an open takes out what is saved");
+    }
+}
+
 /// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records, in cells
 /// and in slots. After a crash the same is counted anew.
 #[test]

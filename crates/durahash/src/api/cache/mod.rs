@@ -3,6 +3,7 @@
 // From low to high.
 mod bounds;
 mod queue;
+mod saved;
 
 pub(crate) mod inner;
 
