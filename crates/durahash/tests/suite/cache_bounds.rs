@@ -117,6 +117,54 @@ fn a_close_saves_the_order_in_which_entries_go() {
     }
 }
 
+/// Where nothing is evicted a full cache takes an entry for each that has expired, and no more. A victim that has expired
+/// counts as expired.
+#[test]
+fn what_has_expired_makes_room() {
+    const MAX: u64 = 40;
+    const BYTES: u64 = 1 << 20;
+    fn full(options: &Options, clock: &Clock) {
+        let none = options.clone().max_entries(MAX).eviction(Policy::None);
+        let cache: Cache<u64, u64> = none.create_on(Sim::new(BYTES)).unwrap();
+        let is_full = |key| {
+            let put = cache.put(&key, &key);
+            put.is_err_and(|e| matches!(e.kind(), ErrorKind::Full { .. }))
+        };
+        (0..MAX).for_each(|key| match key % 4 {
+            0 => cache.put_for(&key, &key, MILLI).unwrap(),
+            1 => cache.put_for(&key, &key, 2 * MILLI).unwrap(),
+            _ => cache.put(&key, &key).unwrap(),
+        });
+        assert!(is_full(1000));
+        // One of the second half gets more time, and another one less.
+        assert!(cache.touch(&1, 9 * MILLI).unwrap() && cache.expire(&2, MILLI).unwrap());
+        assert!(is_full(1000));
+        clock.advance(MILLI);
+        (0..=MAX / 4).for_each(|key| cache.put(&(2000 + key), &key).unwrap());
+        assert!(is_full(1000) && cache.stats().unwrap().cache.unwrap().expired == MAX / 4 + 1);
+        clock.advance(MILLI);
+        (1..MAX / 4).for_each(|key| cache.put(&(3000 + key), &key).unwrap());
+        assert!(is_full(1000));
+        assert_sound(&cache);
+    }
+    each_design(|design, clock, options| {
+        full(&options, clock);
+        for policy in POLICIES {
+            let clock = Clock::manual(START);
+            let options = options.clone().clock(clock.clone()).max_entries(4).eviction(policy);
+            for keeps in [false, true] {
+                let cache: Cache<u64, u64> =
+                    options.clone().keep_evicted(keeps).create_on(Sim::new(BYTES)).unwrap();
+                (0..4).for_each(|key| cache.put_for(&key, &key, MILLI).unwrap());
+                clock.advance(MILLI);
+                (4..8).for_each(|key| cache.put_for(&key, &key, Duration::ZERO).unwrap());
+                let stats = cache.stats().unwrap().cache.unwrap();
+                assert_eq!((stats.expired, stats.evicted), (4, 0), "{design}, {policy}");
+            }
+        }
+    });
+}
+
 /// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records, in cells
 /// and in slots. After a crash the same is counted anew.
 #[test]

@@ -12,7 +12,7 @@ use super::queue::{Queue, parts};
 use crate::cache::planted::{Fault, planted};
 use crate::cache::policy::Victim;
 use crate::engine::edit::Rule;
-use crate::engine::expiry::{is_over, split};
+use crate::engine::expiry::{NEVER, is_over, split};
 use crate::engine::records::{is_damage, is_whole};
 use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
@@ -267,6 +267,12 @@ impl Inner {
     fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         let mut place = bounds.reserve(entries, bytes);
+        if place.is_none() && bounds.order.is_none() {
+            self.sweep_until(&mut || {
+                place = bounds.reserve(entries, bytes);
+                place.is_some()
+            })?;
+        }
         let mut is_whole = place.is_some();
         while !is_whole {
             if tries == 0 {
@@ -349,9 +355,11 @@ impl Inner {
         // What its slot has came with the bucket.
         soon.filter(|_| !engine.is_in_slots()).inspect(|h| engine.prefetch_entry(*h));
         match self.evict_one(h) {
-            Ok(Some(bytes)) => {
+            Ok(Some((bytes, expiry))) => {
                 place.take_over(if bounds.has_bytes() { bytes } else { 0 });
-                self.went.evicted.fetch_add(1, Ordering::Relaxed);
+                let has_expired = expiry != NEVER && is_over(expiry, self.time.now());
+                let count = if has_expired { &self.went.expired } else { &self.went.evicted };
+                count.fetch_add(1, Ordering::Relaxed);
                 return Ok(Some(place));
             }
             // The thread that has removed it tells of it, or did.
@@ -366,15 +374,16 @@ impl Inner {
         Ok(None)
     }
 
-    /// Removes one entry of a hash; its bytes, if there is one.
-    fn evict_one(&self, h: u64) -> Result<Option<u64>> {
+    /// Removes one entry of a hash; its bytes and its expiry, if there is one.
+    fn evict_one(&self, h: u64) -> Result<Option<(u64, u64)>> {
         let Some(queue) = &self.queue else { return self.engine().evict(h) };
         let turn = queue.turn(h);
         let mut pairs = Vec::new();
         self.engine().pairs(h, &mut pairs)?;
         let Some(pair) = pairs.first() else { return Ok(None) };
         queue.take(&self.handle, h, pair, &turn)?;
-        Ok(Some(self.engine().entry_bytes(&pair.0, &pair.1)))
+        let expiry = split(&pair.1).map_or(NEVER, |(expiry, _)| expiry);
+        Ok(Some((self.engine().entry_bytes(&pair.0, &pair.1), expiry)))
     }
 
     /// Takes note that an entry was removed because it has expired.

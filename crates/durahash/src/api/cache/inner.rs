@@ -67,6 +67,16 @@ pub(super) struct Round {
 pub(super) struct Counts {
     pub(super) looked: u64,
     pub(super) expired: u64,
+    /// When the first of what is left expires.
+    pub(super) soonest: Option<u64>,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: Counts) {
+        self.looked += other.looked;
+        self.expired += other.expired;
+        self.soonest = self.soonest.into_iter().chain(other.soonest).min();
+    }
 }
 
 /// How many entries were removed: evicted, and because they had expired. Those of opens before that ended by a close are
@@ -88,6 +98,10 @@ pub(crate) struct Inner {
     stored: AtomicU64,
     /// There may be values that expire.
     pub(super) expires: AtomicBool,
+    /// Nothing expires earlier than the lower of both: of what the last round left, and of what was stored since the one
+    /// began that goes on, or the last one.
+    pub(super) soonest: AtomicU64,
+    pub(super) noted: AtomicU64,
     /// None where the cache may grow without, and where it is only read.
     pub(super) bounds: Option<Bounds>,
     /// Entries that went by themselves, if they are kept.
@@ -118,6 +132,8 @@ impl Inner {
             time: Time::new(options.clock.clone(), stored),
             stored: AtomicU64::new(stored),
             expires: AtomicBool::new(true),
+            soonest: AtomicU64::new(0),
+            noted: AtomicU64::new(u64::MAX),
             bounds: None,
             queue: None,
             went: Went::default(),
@@ -245,6 +261,9 @@ impl Inner {
     pub(super) fn notes(&self, expiry: u64) {
         if expiry != NEVER && !self.expires.load(Ordering::Relaxed) {
             self.expires.store(true, Ordering::Relaxed);
+        }
+        if expiry != NEVER && expiry < self.noted.load(Ordering::Relaxed) {
+            self.noted.fetch_min(expiry, Ordering::Relaxed);
         }
     }
 
