@@ -35,6 +35,12 @@ pub(crate) struct Counted {
     pub(crate) bytes: Option<u64>,
 }
 
+/// The policies of durahash that evict, but the one that goes by expiry: nothing expires here, so it is as the one at random.
+pub(crate) fn evicting() -> impl Iterator<Item = Policy> {
+    let others = [Policy::None, Policy::Soonest];
+    Policy::ALL.iter().copied().filter(move |policy| !others.contains(policy))
+}
+
 /// The hits of a policy of durahash, in a cache of `size` entries.
 pub(crate) fn of_policy(policy: Policy, trace: &Trace, size: usize) -> Counted {
     let mut cache = Evicting::new(policy, trace, size);

@@ -1,7 +1,7 @@
 use super::*;
 
 fn own() -> impl Iterator<Item = Policy> {
-    Policy::ALL.iter().copied().filter(|policy| *policy != Policy::None)
+    evicting()
 }
 
 /// The hits of each of durahash's policies, then of what they are held against.

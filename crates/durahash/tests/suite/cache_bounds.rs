@@ -12,8 +12,8 @@ use durahash_media::sim::{Call, Hook, Sim, Site};
 
 use super::cache::{CHAINS, MILLI, START, TINY, assert_sound, each_design, options, random};
 
-const POLICIES: [Policy; 5] =
-    [Policy::TinyLfu, Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random];
+const POLICIES: [Policy; 6] =
+    [Policy::TinyLfu, Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random, Policy::Soonest];
 
 /// Under any policy, with entries that expire and chains of equal hashes: never more than the bound, what is given is
 /// what was put last, and the counts are those of what is stored. An open finds the bound, and keeps to it.
@@ -110,7 +110,10 @@ fn a_close_saves_the_order_in_which_entries_go() {
         let is_exact = policy != Policy::TinyLfu;
         assert!(!is_exact || gone == goes(&goes_on), "{design}, {policy}: {gone:?}");
         let is_used = |key: &u64| *key < MAX / 2;
-        assert!(policy == Policy::Random || !gone.iter().any(is_used), "{design}, {policy}");
+        assert!(
+            matches!(policy, Policy::Random | Policy::Soonest) || !gone.iter().any(is_used),
+            "{design}, {policy}"
+        );
         let [unused, killed, opened] = [unused, killed, opened].map(|image| goes(&open(&image).0));
         assert_eq!(killed, unused, "{design}, {policy}");
         assert_eq!(opened, unused, "{design}, {policy}: an open takes out what is saved");
@@ -162,6 +165,27 @@ fn what_has_expired_makes_room() {
                 assert_eq!((stats.expired, stats.evicted), (4, 0), "{design}, {policy}");
             }
         }
+    });
+}
+
+/// What expires first goes first, about, and what never does last.
+#[test]
+fn the_soonest_goes() {
+    each_design(|design, clock, options| {
+        let options = options.max_entries(100).eviction(Policy::Soonest);
+        let cache: Cache<u64, u64> = options.in_memory().unwrap();
+        (0..50).for_each(|key| cache.put(&key, &key).unwrap());
+        (50..100).for_each(|key| cache.put_for(&key, &key, key as u32 * MILLI).unwrap());
+        (100..130).for_each(|key| cache.put_for(&key, &key, 1000 * MILLI).unwrap());
+        let left = |keys: std::ops::Range<u64>| {
+            keys.filter(|key| cache.contains_key(key).unwrap()).count()
+        };
+        let [never, soon, late] = [left(0..50), left(50..75), left(100..130)];
+        assert!(never >= 48 && soon <= 10 && late >= 25, "{design}: {never}, {soon}, {late}");
+        clock.advance(100 * MILLI);
+        (130..140).for_each(|key| cache.put(&key, &key).unwrap());
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert!(stats.expired >= 5, "{design}: {stats:?}");
     });
 }
 

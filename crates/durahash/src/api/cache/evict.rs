@@ -10,7 +10,7 @@ use super::bounds::{Bounds, Place};
 use super::inner::Inner;
 use super::queue::{Queue, parts};
 use crate::cache::planted::{Fault, planted};
-use crate::cache::policy::Victim;
+use crate::cache::policy::{Policy, Victim};
 use crate::engine::edit::Rule;
 use crate::engine::expiry::{NEVER, is_over, split};
 use crate::engine::records::{is_damage, is_whole};
@@ -345,9 +345,11 @@ impl Inner {
     /// Removes the next to go; its place, or none where that is in other hands.
     fn evict<'a>(&self, bounds: &'a Bounds) -> Result<Option<Place<'a>>> {
         let Some(order) = &bounds.order else { return Ok(None) };
-        let Some(Victim { hash: h, next: [soon, later] }) = order.next_victim() else {
-            return Ok(None);
+        let chosen = match bounds.policy {
+            Policy::Soonest => self.soonest(bounds, &**order),
+            _ => order.next_victim(),
         };
+        let Some(Victim { hash: h, next: [soon, later] }) = chosen else { return Ok(None) };
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();
         let engine = self.engine();

@@ -9,6 +9,7 @@ pub(crate) mod inner;
 
 mod evict;
 mod look;
+mod soonest;
 
 mod sweep;
 
