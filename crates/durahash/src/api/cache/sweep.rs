@@ -39,8 +39,11 @@ use crate::engine::walk::Place;
 
 /// Entries of a step, about.
 const STEP: u64 = 256;
-/// The longest time between two steps; and the one behind a round in which little or nothing had expired.
+/// The longest time between two steps, unless one takes longer than a third of it; and the one behind a round in which little or
+/// nothing had expired.
 const REST: Duration = Duration::from_secs(1);
+/// The thread rests at least so many times as long as it has worked.
+const REST_MIN: u32 = 3;
 /// The longest time for which the thread sleeps: the time of the cache is stored meanwhile.
 const NAP: Duration = Duration::from_millis(TIME_EVERY);
 
@@ -141,15 +144,15 @@ impl Step {
     /// How long the thread rests behind it, when it took so long.
     fn rest(&self, busy: Duration) -> Duration {
         if self.round.is_some_and(|Counts { looked, expired, .. }| expired * 100 < looked.max(1)) {
-            return REST;
+            return REST.max(busy * REST_MIN);
         }
         let Counts { looked, expired, .. } = self.counts;
         let times = match expired * 100 / looked.max(1) {
             0 => 99,
             1..25 => 15,
-            _ => 3,
+            _ => REST_MIN,
         };
-        (busy * times).min(REST)
+        (busy * times).min(REST.max(busy * REST_MIN))
     }
 }
 
@@ -238,8 +241,11 @@ mod tests {
         assert_eq!(rest((256, 3), None, 1), Duration::from_millis(15));
         assert_eq!(rest((256, 63), None, 1), Duration::from_millis(15));
         assert_eq!(rest((256, 64), None, 1), Duration::from_millis(3));
-        assert_eq!(rest((256, 256), None, 500), REST);
+        assert_eq!(rest((256, 256), None, 500), Duration::from_millis(1500));
+        assert_eq!(rest((256, 0), None, 500), Duration::from_millis(1500));
+        assert_eq!(rest((256, 0), None, 50), REST);
         assert_eq!(rest((256, 3), Some(counts(1000, 9)), 1), REST);
+        assert_eq!(rest((256, 3), Some(counts(1000, 9)), 400), Duration::from_millis(1200));
         assert_eq!(rest((256, 0), Some(counts(1000, 10)), 1), Duration::from_millis(99));
         assert_eq!(rest((0, 0), Some(counts(0, 0)), 0), REST);
     }
