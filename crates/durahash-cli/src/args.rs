@@ -445,7 +445,7 @@ pub(crate) struct New {
     /// Bytes of entries beyond which a new cache evicts, as 1GiB [default: no bound]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "expiry")]
     pub(crate) max_bytes_used: Option<u64>,
-    /// What a new cache evicts: none (a put into a full cache fails), tinylfu, lru, s3fifo, sieve or random [default: tinylfu]
+    /// What a new cache evicts: none (a put into a full cache fails), tinylfu, lru, s3fifo, sieve, random or soonest (of eight entries the one that expires first) [default: tinylfu]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy, requires = "expiry")]
     pub(crate) eviction: Option<Policy>,
     #[command(flatten)]

@@ -228,7 +228,7 @@ def test_a_sweep_removes_what_has_expired_and_nothing_else(clock):
     assert sorted(c) == list(range(0, 1000, 2)) and c.info().expired == 500 and c.check() == []
 
 
-@pytest.mark.parametrize("policy", ["tinylfu", "lru", "s3fifo", "sieve", "random", "least-recently-used"])
+@pytest.mark.parametrize("policy", ["tinylfu", "lru", "s3fifo", "sieve", "random", "soonest", "least-recently-used"])
 def test_bounds_hold(path, policy):
     with durahash.Cache(path, max_entries=100, eviction_policy=policy) as c:
         for n in range(1000):

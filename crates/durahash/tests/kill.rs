@@ -4,15 +4,17 @@
 //! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`; with
 //! `DURAHASH_KILL_ONLY=esh`, of one design; with `DURAHASH_KILL_THREADS=128`, of as many threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use durahash::{Batch, Design, Map, MultiMap, Options, Pool, SyncMode};
+use durahash::cache::Clock;
+use durahash::{Batch, Cache, Design, Map, MultiMap, Options, Pool, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::hash::WordMix;
 use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
@@ -269,14 +271,19 @@ fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: &str
     let options = options(design).sync_mode(sync_mode(mode)).log_bytes(256 << 10);
     let options = options.live_image(mode.starts_with("live"));
     let map: S = options.open_or_create(path).unwrap();
+    tell_for_ever(|thread, i| apply(&map, seed, thread, i));
+}
+
+/// Does the operations of all threads, and tells of each that has returned.
+fn tell_for_ever(apply: impl Fn(u64, u64) + Sync) {
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     std::thread::scope(|scope| {
         for thread in 0..threads() {
-            let (map, mut pipe) = (&map, &pipe);
+            let (apply, mut pipe) = (&apply, &pipe);
             scope.spawn(move || {
                 for i in 0.. {
-                    apply(map, seed, thread, i);
+                    apply(thread, i);
                     // So few bytes reach a pipe at once or not at all.
                     if pipe.write_all(&[b'=', thread as u8]).is_err() {
                         std::process::exit(0);
@@ -302,6 +309,10 @@ fn child() {
             write_for_ever::<RecordBatches>(Path::new(&path), design, seed, mode);
         }
         Ok("Pool") => write_for_ever::<Pool>(Path::new(&path), design, seed, mode),
+        Ok("Cache") => {
+            let cache: Cache<u64, u64> = Options::new().open(&path).unwrap();
+            tell_for_ever(|thread, i| put_once(&cache, seed, thread, i));
+        }
         Ok("Lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
         _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
@@ -312,7 +323,7 @@ fn sync_mode(name: &str) -> SyncMode {
         "process" => SyncMode::Process,
         "strict" | "live-strict" => SyncMode::Strict,
         // So long that only staged lines, or marks, know of most.
-        "interval" | "live" => SyncMode::Interval(std::time::Duration::from_millis(20)),
+        "interval" | "live" => SyncMode::Interval(Duration::from_millis(20)),
         other => panic!("no mode {other}"),
     }
 }
@@ -524,4 +535,62 @@ survive! {
     batches_survive_kills_before_the_log_is_written: Batches of Design::ALL, "interval";
     batches_of_records_survive_kills_while_the_log_is_written: RecordBatches of &[Design::Reh],
         "strict";
+}
+
+/// Operation number `i` of a thread on a cache: a key that comes once. Every eighth entry expires soon.
+fn key_once(seed: u64, thread: u64, i: u64) -> u64 {
+    mix(seed ^ (thread << 56) ^ i)
+}
+
+fn put_once(cache: &Cache<u64, u64>, seed: u64, thread: u64, i: u64) {
+    let key = key_once(seed, thread, i);
+    if i.is_multiple_of(8) {
+        cache.put_for(&key, &mix(key), Duration::from_millis(i % 50)).unwrap();
+    } else {
+        cache.put(&key, &mix(key)).unwrap();
+    }
+}
+
+/// A cache that keeps what goes: each entry that was put is in the cache or told, and not both, until it is done.
+#[test]
+fn what_goes_from_a_cache_survives_kills() {
+    const MAX: u64 = 200;
+    for &design in Design::ALL {
+        let (_dir, path) = new_path();
+        let options = options(design).max_entries(MAX).keep_evicted(true);
+        options.create::<Cache<u64, u64>>(&path).unwrap().close().unwrap();
+        let mut put = BTreeSet::new();
+        for round in 0..rounds() {
+            let seed = mix(round ^ 0xcace ^ (seed(0) << 32));
+            let counts = run_and_kill(("Cache", design, "process"), &path, seed, mix(seed) % 8000);
+            println!("a cache of {design}: round {round}, seed {seed}, told {counts:?}");
+            // Far ahead, where all that may expire has, or stands still: nothing expires between two looks.
+            let options = Options::new().sweep(false).clock(Clock::manual(1 << 50));
+            let cache: Cache<u64, u64> = options.open(&path).unwrap();
+            assert_sound(&Pool::of(&cache));
+            assert!(cache.len().unwrap() <= MAX);
+            while cache.step().unwrap() {}
+            let mut found = BTreeSet::new();
+            let mut find = |key, value| {
+                assert_eq!(value, mix(key));
+                assert!(
+                    found.insert(key),
+                    "seed {seed}: {key} is told, and in the cache or told again"
+                );
+            };
+            cache.iter().map(Result::unwrap).for_each(|(key, value)| find(key, value));
+            cache.evicted().map(Result::unwrap).for_each(|gone| find(gone.key, gone.value));
+            for (thread, told) in (0..).zip(counts) {
+                put.extend((0..told).map(|i| key_once(seed, thread, i)));
+                // The one that was under way: all of it, or nothing.
+                put.extend(found.get(&key_once(seed, thread, told)));
+            }
+            assert!(found == put, "seed {seed}: {} put, {} found", put.len(), found.len());
+            // Some of what is told is done.
+            for gone in cache.evicted().map(Result::unwrap).filter(|gone| gone.key % 4 > 0) {
+                assert!(cache.done(gone.id).unwrap() && put.remove(&gone.key));
+            }
+            cache.close().unwrap();
+        }
+    }
 }

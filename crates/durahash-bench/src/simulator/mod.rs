@@ -35,6 +35,12 @@ pub(crate) struct Counted {
     pub(crate) bytes: Option<u64>,
 }
 
+/// The policies of durahash that evict, but the one that goes by expiry: nothing expires here, so it is as the one at random.
+pub(crate) fn evicting() -> impl Iterator<Item = Policy> {
+    let others = [Policy::None, Policy::Soonest];
+    Policy::ALL.iter().copied().filter(move |policy| !others.contains(policy))
+}
+
 /// The hits of a policy of durahash, in a cache of `size` entries.
 pub(crate) fn of_policy(policy: Policy, trace: &Trace, size: usize) -> Counted {
     let mut cache = Evicting::new(policy, trace, size);
@@ -85,13 +91,12 @@ impl Evicting {
         Evicting { evict, hashes, there: vec![false; trace.keys], entries: 0, size }
     }
 
-    /// The entries stay, and the policy begins anew with them, in the order of their hashes, as an open meets them.
+    /// The entries stay, and the policy begins anew with them and with what it has saved, as behind a close.
     fn open_again(&mut self, policy: Policy) {
+        let saved: Vec<u64> = (0..).map_while(|part| self.evict.save(part)).flatten().collect();
         self.evict = policy.state(self.size as u64, u64::MAX).expect("it evicts");
         let keys = (0..self.there.len() as u32).filter(|key| self.there[*key as usize]);
-        let mut hashes: Vec<u64> = keys.map(|key| self.hashes.mix(u64::from(key))).collect();
-        hashes.sort_unstable();
-        hashes.iter().for_each(|hash| self.evict.inserted(*hash));
+        self.evict.restore(keys.map(|key| self.hashes.mix(u64::from(key))).collect(), &saved);
     }
 }
 

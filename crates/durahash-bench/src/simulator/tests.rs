@@ -1,7 +1,7 @@
 use super::*;
 
 fn own() -> impl Iterator<Item = Policy> {
-    Policy::ALL.iter().copied().filter(|policy| *policy != Policy::None)
+    evicting()
 }
 
 /// The hits of each of durahash's policies, then of what they are held against.
@@ -50,4 +50,15 @@ fn no_policy_is_better_than_the_optimum_and_all_hit_where_everything_fits() {
     }
     let most = (trace.lookups.len() - trace.keys) as u64;
     assert!(all(&trace, trace.keys).iter().all(|hits| *hits == most));
+}
+
+/// A close saves what a policy knows, but for keys that went.
+#[test]
+fn a_restart_costs_little() {
+    let trace = Trace::zipf(20_000, 0.99, 42);
+    for (policy, times) in own().flat_map(|policy| [(policy, 1), (policy, 10)]) {
+        let [goes_on, restarted] = of_restart(policy, &trace, 1000, 1000 * times);
+        let most = (10 * times) as u64;
+        assert!(restarted + most >= goes_on, "{policy}: {restarted} of {goes_on}");
+    }
 }

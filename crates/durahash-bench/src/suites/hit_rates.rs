@@ -7,7 +7,7 @@ use super::{About, Recorder};
 use crate::config::Config;
 use crate::error::Result;
 use crate::simulator::traces::Trace;
-use crate::simulator::{Counted, Reference, of_policy, of_reference, of_restart};
+use crate::simulator::{Counted, Reference, evicting, of_policy, of_reference, of_restart};
 
 /// Exponents of Zipf's law.
 const ZIPF: [f64; 3] = [0.7, 0.99, 1.2];
@@ -69,8 +69,7 @@ enum Side {
 
 impl Side {
     fn all() -> impl Iterator<Item = Side> {
-        let own = Policy::ALL.iter().filter(|policy| **policy != Policy::None);
-        own.map(|policy| Side::Own(*policy)).chain(Reference::ALL.map(Side::Reference))
+        evicting().map(Side::Own).chain(Reference::ALL.map(Side::Reference))
     }
 
     fn name(self) -> String {

@@ -30,7 +30,7 @@ class Cache(_native.Cache):
     - ``size_limit``: the most bytes of all entries; ``max_entries``: how many they are. The pool keeps both; 2**64 - 1
       takes a bound away. Without a bound nothing goes but what expires.
     - ``eviction_policy``: which entry goes for another: ``"tinylfu"``, the default (about the one that was used least
-      often of late), ``"lru"`` (least recently), ``"s3fifo"``, ``"sieve"``, ``"random"``, ``"none"`` (a set is a
+      often of late), ``"lru"`` (least recently), ``"s3fifo"``, ``"sieve"``, ``"random"``, ``"soonest"`` (expires first), ``"none"`` (a set is a
       FullError)
     - ``codec``: see above
     - ``clock``: a ``durahash.Clock``, for tests

@@ -423,7 +423,9 @@ impl Options {
         max_bytes_used: u64 => cache_options.max_bytes_used;
 
         /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
-        /// What was used is known in DRAM, and begins anew with an open.
+        /// Under [`None`](cache::Policy::None) an insert that finds no room removes what has expired, and fails if that is not
+        /// enough. What was used is known in DRAM. A close saves it, in 8 bytes for each entry if there is room, and the next open takes
+        /// it over; behind a kill it begins anew.
         ///
         /// ```
         /// use durahash::cache::Policy;

@@ -303,7 +303,11 @@ impl<'a> Edit<'a> {
     }
 
     /// The first of the records that the slot leads to goes, whatever its key is. `bytes`: of its entry.
-    pub(crate) fn first(&mut self, payload: Option<u64>, bytes: &mut u64) -> Result<Change> {
+    pub(crate) fn first(
+        &mut self,
+        payload: Option<u64>,
+        (bytes, expiry): (&mut u64, &mut u64),
+    ) -> Result<Change> {
         let (engine, Some(head)) = (self.engine, payload) else {
             self.outcome = Outcome::Absent;
             return Ok(Change::Keep);
@@ -313,7 +317,7 @@ impl<'a> Edit<'a> {
         }
         // A damaged slot may name the record of another, which is not its to free.
         let record = engine.records.first(self.h, head)?;
-        *bytes = engine.bytes_of(&record);
+        (*bytes, *expiry) = (engine.bytes_of(&record), engine.records.first_word(&record)?);
         self.had = true;
         self.replace(&record)
     }

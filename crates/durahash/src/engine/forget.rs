@@ -15,7 +15,7 @@ use durahash_media::Result;
 use super::cell::Cell;
 use super::data::Data;
 use super::edit::{Edit, Rule};
-use super::expiry::{is_over, split};
+use super::expiry::{NEVER, is_over, split};
 use super::record::{HEADER_BYTES, Header};
 use super::records::{Record, is_damage};
 use super::{ENTRY_BYTES, Engine, Single};
@@ -153,8 +153,9 @@ impl Engine<Single> {
         Ok(())
     }
 
-    /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes. An error where it is damaged.
-    pub(crate) fn evict(&self, h: u64) -> Result<Option<u64>> {
+    /// Removes one entry whose key has the hash `h`, if there is one; returns its bytes and its expiry. An error where
+    /// it is damaged.
+    pub(crate) fn evict(&self, h: u64) -> Result<Option<(u64, u64)>> {
         if self.is_in_slots() {
             let mut is_named = false;
             let found = self.index.make_way(h, &mut |found| {
@@ -162,18 +163,19 @@ impl Engine<Single> {
                 Ok(if is_named { Change::Keep } else { Change::Remove })
             })?;
             if !is_named {
-                return Ok(found.map(|_| ENTRY_BYTES));
+                return Ok(found.map(|_| (ENTRY_BYTES, NEVER)));
             }
         }
         self.store.writable()?;
         // A part of a chain is copied for it.
         self.with_room(|| {
             loop {
-                let mut bytes = 0;
+                let (mut bytes, mut expiry) = (0, NEVER);
                 let mut edit = Edit::new(self, h, &[], Rule::Always, None)?;
-                let updated = self.index.make_way(h, &mut |found| edit.first(found, &mut bytes));
+                let first = &mut |found| edit.first(found, (&mut bytes, &mut expiry));
+                let updated = self.index.make_way(h, first);
                 if let Some((_, had)) = self.end(edit, updated)? {
-                    return Ok(had.then_some(bytes));
+                    return Ok(had.then_some((bytes, expiry)));
                 }
             }
         })

@@ -80,7 +80,7 @@ pub struct CacheStats {
     pub policy_bytes: u64,
     /// Entries that were evicted, in this open and in those before it that ended by a close.
     pub evicted: u64,
-    /// Entries that had expired and were removed, in the same opens.
+    /// Entries that had expired and were removed, also as victims, in the same opens.
     pub expired: u64,
 }
 

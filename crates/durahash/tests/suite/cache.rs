@@ -276,6 +276,24 @@ fn a_clock_that_is_set_back_revives_nothing() {
     });
 }
 
+/// The time of an open while the clock was far ahead is kept, until it is removed.
+#[test]
+fn a_clock_that_was_far_ahead_is_forgotten_on_request() {
+    each_design(|design, _, options| {
+        let pool: Pool = options.in_memory().unwrap();
+        let cache: Cache<u64, u64> = pool.create("one", &options).unwrap();
+        cache.put_for(&1, &10, 5000 * MILLI).unwrap();
+        drop(cache);
+        let ahead = options.clone().clock(Clock::manual(START + 9000));
+        drop(pool.open_or_create::<Cache<u64, u64>>("one", &ahead).unwrap());
+        let found = || pool.open_or_create::<Cache<u64, u64>>("one", &options)?.get(&1);
+        assert_eq!(found().unwrap(), None, "{design}");
+        let beside: Map<u64, [u8]> = pool.open("one.cache").unwrap();
+        assert!(beside.remove(&0).unwrap().is_some());
+        assert_eq!(found().unwrap(), Some(10), "{design}");
+    });
+}
+
 #[test]
 fn caches_and_maps_do_not_open_one_another() {
     fn refused<T: Openable + std::fmt::Debug>(options: &Options, sim: &Sim) -> String {

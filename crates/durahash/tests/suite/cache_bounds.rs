@@ -12,8 +12,8 @@ use durahash_media::sim::{Call, Hook, Sim, Site};
 
 use super::cache::{CHAINS, MILLI, START, TINY, assert_sound, each_design, options, random};
 
-const POLICIES: [Policy; 5] =
-    [Policy::TinyLfu, Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random];
+const POLICIES: [Policy; 6] =
+    [Policy::TinyLfu, Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Random, Policy::Soonest];
 
 /// Under any policy, with entries that expire and chains of equal hashes: never more than the bound, what is given is
 /// what was put last, and the counts are those of what is stored. An open finds the bound, and keeps to it.
@@ -66,6 +66,127 @@ fn a_bound_of_entries_is_kept() {
         assert_eq!(cache.len().unwrap(), MAX);
         cache.close().unwrap();
     }
+}
+
+/// What was used last is known behind a close, under any policy, and behind a kill nothing of it.
+#[test]
+fn a_close_saves_the_order_in_which_entries_go() {
+    const MAX: u64 = 40;
+    const BYTES: u64 = 1 << 20;
+    fn use_half(cache: &Cache<u64, u64>) {
+        let keys = (0..3).flat_map(|_| 0..MAX / 2);
+        keys.for_each(|key| assert!(cache.get(&key).unwrap().is_some()));
+    }
+    /// The keys that go for new ones, in their order.
+    fn goes(cache: &Cache<u64, u64>) -> Vec<u64> {
+        (1000..1000 + MAX / 2).for_each(|key| cache.put(&key, &key).unwrap());
+        let gone = cache.evicted().map(Result::unwrap).map(|gone| (gone.id, gone.key));
+        gone.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
+        let options = options(design, &Clock::manual(START)).keep_evicted(true);
+        let options = options.max_entries(MAX).eviction(policy);
+        let filled = || {
+            let sim = Sim::new(BYTES);
+            let cache: Cache<u64, u64> = options.create_on(sim.clone()).unwrap();
+            (0..MAX).for_each(|key| cache.put(&key, &key).unwrap());
+            (cache, sim)
+        };
+        let open = |image: &[u64]| -> (Cache<u64, u64>, Sim) {
+            let sim = Sim::from_image(image, BYTES);
+            (options.open_on(sim.clone()).unwrap(), sim)
+        };
+        let (goes_on, sim) = filled();
+        let unused = sim.image();
+        use_half(&goes_on);
+        let killed = sim.image();
+        let (closed, sim) = filled();
+        use_half(&closed);
+        closed.close().unwrap();
+        let (again, sim) = open(&sim.image());
+        let opened = sim.image();
+        let gone = goes(&again);
+        // Of frequencies it saves those of entries alone, as far as a row has room.
+        let is_exact = policy != Policy::TinyLfu;
+        assert!(!is_exact || gone == goes(&goes_on), "{design}, {policy}: {gone:?}");
+        let is_used = |key: &u64| *key < MAX / 2;
+        assert!(
+            matches!(policy, Policy::Random | Policy::Soonest) || !gone.iter().any(is_used),
+            "{design}, {policy}"
+        );
+        let [unused, killed, opened] = [unused, killed, opened].map(|image| goes(&open(&image).0));
+        assert_eq!(killed, unused, "{design}, {policy}");
+        assert_eq!(opened, unused, "{design}, {policy}: an open takes out what is saved");
+    }
+}
+
+/// Where nothing is evicted a full cache takes an entry for each that has expired, and no more. A victim that has expired
+/// counts as expired.
+#[test]
+fn what_has_expired_makes_room() {
+    const MAX: u64 = 40;
+    const BYTES: u64 = 1 << 20;
+    fn full(options: &Options, clock: &Clock) {
+        let none = options.clone().max_entries(MAX).eviction(Policy::None);
+        let cache: Cache<u64, u64> = none.create_on(Sim::new(BYTES)).unwrap();
+        let is_full = |key| {
+            let put = cache.put(&key, &key);
+            put.is_err_and(|e| matches!(e.kind(), ErrorKind::Full { .. }))
+        };
+        (0..MAX).for_each(|key| match key % 4 {
+            0 => cache.put_for(&key, &key, MILLI).unwrap(),
+            1 => cache.put_for(&key, &key, 2 * MILLI).unwrap(),
+            _ => cache.put(&key, &key).unwrap(),
+        });
+        assert!(is_full(1000));
+        // One of the second half gets more time, and another one less.
+        assert!(cache.touch(&1, 9 * MILLI).unwrap() && cache.expire(&2, MILLI).unwrap());
+        assert!(is_full(1000));
+        clock.advance(MILLI);
+        (0..=MAX / 4).for_each(|key| cache.put(&(2000 + key), &key).unwrap());
+        assert!(is_full(1000) && cache.stats().unwrap().cache.unwrap().expired == MAX / 4 + 1);
+        clock.advance(MILLI);
+        (1..MAX / 4).for_each(|key| cache.put(&(3000 + key), &key).unwrap());
+        assert!(is_full(1000));
+        assert_sound(&cache);
+    }
+    each_design(|design, clock, options| {
+        full(&options, clock);
+        for policy in POLICIES {
+            let clock = Clock::manual(START);
+            let options = options.clone().clock(clock.clone()).max_entries(4).eviction(policy);
+            for keeps in [false, true] {
+                let cache: Cache<u64, u64> =
+                    options.clone().keep_evicted(keeps).create_on(Sim::new(BYTES)).unwrap();
+                (0..4).for_each(|key| cache.put_for(&key, &key, MILLI).unwrap());
+                clock.advance(MILLI);
+                (4..8).for_each(|key| cache.put_for(&key, &key, Duration::ZERO).unwrap());
+                let stats = cache.stats().unwrap().cache.unwrap();
+                assert_eq!((stats.expired, stats.evicted), (4, 0), "{design}, {policy}");
+            }
+        }
+    });
+}
+
+/// What expires first goes first, about, and what never does last.
+#[test]
+fn the_soonest_goes() {
+    each_design(|design, clock, options| {
+        let options = options.max_entries(100).eviction(Policy::Soonest);
+        let cache: Cache<u64, u64> = options.in_memory().unwrap();
+        (0..50).for_each(|key| cache.put(&key, &key).unwrap());
+        (50..100).for_each(|key| cache.put_for(&key, &key, key as u32 * MILLI).unwrap());
+        (100..130).for_each(|key| cache.put_for(&key, &key, 1000 * MILLI).unwrap());
+        let left = |keys: std::ops::Range<u64>| {
+            keys.filter(|key| cache.contains_key(key).unwrap()).count()
+        };
+        let [never, soon, late] = [left(0..50), left(50..75), left(100..130)];
+        assert!(never >= 48 && soon <= 10 && late >= 25, "{design}: {never}, {soon}, {late}");
+        clock.advance(100 * MILLI);
+        (130..140).for_each(|key| cache.put(&key, &key).unwrap());
+        let stats = cache.stats().unwrap().cache.unwrap();
+        assert!(stats.expired >= 5, "{design}: {stats:?}");
+    });
 }
 
 /// What is put, replaced, changed, removed, expired and evicted counts with the bytes that it has, in records, in cells

@@ -10,9 +10,9 @@ use super::bounds::{Bounds, Place};
 use super::inner::Inner;
 use super::queue::{Queue, parts};
 use crate::cache::planted::{Fault, planted};
-use crate::cache::policy::Victim;
+use crate::cache::policy::{Policy, Victim};
 use crate::engine::edit::Rule;
-use crate::engine::expiry::{is_over, split};
+use crate::engine::expiry::{NEVER, is_over, split};
 use crate::engine::records::{is_damage, is_whole};
 use crate::engine::settings::CacheOptions;
 use crate::engine::stats::CacheStats;
@@ -267,6 +267,12 @@ impl Inner {
     fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         let mut place = bounds.reserve(entries, bytes);
+        if place.is_none() && bounds.order.is_none() {
+            self.sweep_until(&mut || {
+                place = bounds.reserve(entries, bytes);
+                place.is_some()
+            })?;
+        }
         let mut is_whole = place.is_some();
         while !is_whole {
             if tries == 0 {
@@ -339,9 +345,11 @@ impl Inner {
     /// Removes the next to go; its place, or none where that is in other hands.
     fn evict<'a>(&self, bounds: &'a Bounds) -> Result<Option<Place<'a>>> {
         let Some(order) = &bounds.order else { return Ok(None) };
-        let Some(Victim { hash: h, next: [soon, later] }) = order.next_victim() else {
-            return Ok(None);
+        let chosen = match bounds.policy {
+            Policy::Soonest => self.soonest(bounds, &**order),
+            _ => order.next_victim(),
         };
+        let Some(Victim { hash: h, next: [soon, later] }) = chosen else { return Ok(None) };
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();
         let engine = self.engine();
@@ -349,9 +357,11 @@ impl Inner {
         // What its slot has came with the bucket.
         soon.filter(|_| !engine.is_in_slots()).inspect(|h| engine.prefetch_entry(*h));
         match self.evict_one(h) {
-            Ok(Some(bytes)) => {
+            Ok(Some((bytes, expiry))) => {
                 place.take_over(if bounds.has_bytes() { bytes } else { 0 });
-                self.went.evicted.fetch_add(1, Ordering::Relaxed);
+                let has_expired = expiry != NEVER && is_over(expiry, self.time.now());
+                let count = if has_expired { &self.went.expired } else { &self.went.evicted };
+                count.fetch_add(1, Ordering::Relaxed);
                 return Ok(Some(place));
             }
             // The thread that has removed it tells of it, or did.
@@ -366,15 +376,16 @@ impl Inner {
         Ok(None)
     }
 
-    /// Removes one entry of a hash; its bytes, if there is one.
-    fn evict_one(&self, h: u64) -> Result<Option<u64>> {
+    /// Removes one entry of a hash; its bytes and its expiry, if there is one.
+    fn evict_one(&self, h: u64) -> Result<Option<(u64, u64)>> {
         let Some(queue) = &self.queue else { return self.engine().evict(h) };
         let turn = queue.turn(h);
         let mut pairs = Vec::new();
         self.engine().pairs(h, &mut pairs)?;
         let Some(pair) = pairs.first() else { return Ok(None) };
         queue.take(&self.handle, h, pair, &turn)?;
-        Ok(Some(self.engine().entry_bytes(&pair.0, &pair.1)))
+        let expiry = split(&pair.1).map_or(NEVER, |(expiry, _)| expiry);
+        Ok(Some((self.engine().entry_bytes(&pair.0, &pair.1), expiry)))
     }
 
     /// Takes note that an entry was removed because it has expired.

@@ -11,6 +11,7 @@
 //! | 5, 6 | how many entries were evicted, and had expired and were removed, before the last close |
 //! | 7 | `cache`: so it is told from a map of a caller |
 //! | 8 | the number of the next entry that goes, stored by a close |
+//! | from 2^16 on | the order in which entries go, as a close leaves it: see `saved.rs` |
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use durahash_media::{ErrorKind, Result};
 use super::super::map::Map;
 use super::bounds::{Bounds, Max, NONE};
 use super::queue::Queue;
+use super::saved;
 use crate::cache::Policy;
 use crate::cache::clock::Time;
 use crate::cache::planted::{Fault, planted};
@@ -65,6 +67,16 @@ pub(super) struct Round {
 pub(super) struct Counts {
     pub(super) looked: u64,
     pub(super) expired: u64,
+    /// When the first of what is left expires.
+    pub(super) soonest: Option<u64>,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: Counts) {
+        self.looked += other.looked;
+        self.expired += other.expired;
+        self.soonest = self.soonest.into_iter().chain(other.soonest).min();
+    }
 }
 
 /// How many entries were removed: evicted, and because they had expired. Those of opens before that ended by a close are
@@ -86,6 +98,10 @@ pub(crate) struct Inner {
     stored: AtomicU64,
     /// There may be values that expire.
     pub(super) expires: AtomicBool,
+    /// Nothing expires earlier than the lower of both: of what the last round left, and of what was stored since the one
+    /// began that goes on, or the last one.
+    pub(super) soonest: AtomicU64,
+    pub(super) noted: AtomicU64,
     /// None where the cache may grow without, and where it is only read.
     pub(super) bounds: Option<Bounds>,
     /// Entries that went by themselves, if they are kept.
@@ -116,6 +132,8 @@ impl Inner {
             time: Time::new(options.clock.clone(), stored),
             stored: AtomicU64::new(stored),
             expires: AtomicBool::new(true),
+            soonest: AtomicU64::new(0),
+            noted: AtomicU64::new(u64::MAX),
             bounds: None,
             queue: None,
             went: Went::default(),
@@ -149,14 +167,19 @@ impl Inner {
             self.setting(NEXT, Some(queue.next()))?;
         }
         self.store_time(true)?;
-        self.store_counts()
+        self.store_counts()?;
+        let order = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref());
+        match (&self.beside, order) {
+            (Some(beside), Some(order)) => unless_full(saved::leave(beside, &**order)),
+            _ => Ok(()),
+        }
     }
 
-    /// The bounds that are set, or were; what is stored counts for them. The policy begins with the entries in the order of
-    /// the walk. Hits of earlier opens are not saved: two bits of each entry's count gave next to nothing back of what a
-    /// restart costs (`docs/benchmarks.md`).
+    /// The bounds that are set, or were; what is stored counts for them. The policy begins with the entries in the order that
+    /// the last close has saved, or else in that of the walk.
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
         let (max, policy) = self.limits(options)?;
+        let saved = self.beside.as_ref().map(saved::take).transpose()?.unwrap_or_default();
         if max == (None, None) {
             return Ok(None);
         }
@@ -168,12 +191,18 @@ impl Inner {
         let bytes = engine.records.cell.map_or(max_bytes, |_| NONE);
         let order = policy.state(entries, bytes);
         let bounds = Bounds::new((policy, order), (max_entries, max_bytes));
+        let mut entries = Vec::new();
         engine.each_size(bounds.has_bytes(), &mut |h, bytes| {
             bounds.add(1, bytes as i64);
-            if let Some(order) = &bounds.order {
-                order.inserted(h);
+            match &bounds.order {
+                Some(order) if saved.is_empty() => order.inserted(h),
+                Some(_) => entries.push(h),
+                None => {}
             }
         })?;
+        if let Some(order) = bounds.order.as_ref().filter(|_| !saved.is_empty()) {
+            order.restore(entries, &saved);
+        }
         Ok(Some(bounds))
     }
 
@@ -232,6 +261,9 @@ impl Inner {
     pub(super) fn notes(&self, expiry: u64) {
         if expiry != NEVER && !self.expires.load(Ordering::Relaxed) {
             self.expires.store(true, Ordering::Relaxed);
+        }
+        if expiry != NEVER && expiry < self.noted.load(Ordering::Relaxed) {
+            self.noted.fetch_min(expiry, Ordering::Relaxed);
         }
     }
 

@@ -39,8 +39,11 @@ use crate::engine::walk::Place;
 
 /// Entries of a step, about.
 const STEP: u64 = 256;
-/// The longest time between two steps; and the one behind a round in which little or nothing had expired.
+/// The longest time between two steps, unless one takes longer than a third of it; and the one behind a round in which little or
+/// nothing had expired.
 const REST: Duration = Duration::from_secs(1);
+/// The thread rests at least so many times as long as it has worked.
+const REST_MIN: u32 = 3;
 /// The longest time for which the thread sleeps: the time of the cache is stored meanwhile.
 const NAP: Duration = Duration::from_millis(TIME_EVERY);
 
@@ -62,14 +65,21 @@ impl Inner {
         if round.at.is_none() && !self.expires.swap(false, Ordering::Relaxed) {
             return Ok(Step { counts, round: Some(counts) });
         }
+        if round.at.is_none() {
+            let noted = self.noted.swap(u64::MAX, Ordering::Relaxed);
+            self.soonest.fetch_min(noted, Ordering::Relaxed);
+        }
         let mut at = Some(round.at.unwrap_or_else(|| Place::first(&*engine.index)));
         while let Some(from) = at.filter(|_| counts.looked < STEP) {
-            at = self.sweep_unit(from, &mut counts)?;
+            // What breaks off a round that has just begun does not end it.
+            at = self.sweep_unit(from, &mut counts).inspect_err(|_| self.notes(u64::MAX))?;
         }
         round.at = at;
-        round.counts.looked += counts.looked;
-        round.counts.expired += counts.expired;
+        round.counts.add(counts);
         let is_end = at.is_none();
+        if is_end {
+            self.soonest.store(round.counts.soonest.unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
         Ok(Step { counts, round: is_end.then(|| std::mem::take::<Round>(&mut round).counts) })
     }
 
@@ -106,23 +116,43 @@ impl Inner {
         if expiries.iter().any(|expiry| is_over(*expiry, now)) {
             counts.expired += self.remove_expired(h)?;
         }
+        let left = expiries.into_iter().filter(|expiry| *expiry != NEVER && *expiry > now);
+        counts.soonest = counts.soonest.into_iter().chain(left).min();
         Ok(())
+    }
+
+    /// Sweeps until `done`, or until nothing is left that may have expired: at most the rest of the round, and one more. Where an
+    /// insert that finds no room calls it over and over, it walks once for each time at which something expires.
+    pub(super) fn sweep_until(&self, done: &mut dyn FnMut() -> bool) -> Result<()> {
+        let mut rounds = 0;
+        while !done() && rounds < 2 && self.is_due() {
+            rounds += u32::from(self.sweep()?.round.is_some());
+        }
+        Ok(())
+    }
+
+    /// False if nothing that is stored has expired.
+    fn is_due(&self) -> bool {
+        // A round begins and ends while it is locked.
+        let _round = self.round();
+        let soonest = self.soonest.load(Ordering::Relaxed).min(self.noted.load(Ordering::Relaxed));
+        soonest <= self.time.now()
     }
 }
 
 impl Step {
     /// How long the thread rests behind it, when it took so long.
     fn rest(&self, busy: Duration) -> Duration {
-        if self.round.is_some_and(|Counts { looked, expired }| expired * 100 < looked.max(1)) {
-            return REST;
+        if self.round.is_some_and(|Counts { looked, expired, .. }| expired * 100 < looked.max(1)) {
+            return REST.max(busy * REST_MIN);
         }
-        let Counts { looked, expired } = self.counts;
+        let Counts { looked, expired, .. } = self.counts;
         let times = match expired * 100 / looked.max(1) {
             0 => 99,
             1..25 => 15,
-            _ => 3,
+            _ => REST_MIN,
         };
-        (busy * times).min(REST)
+        (busy * times).min(REST.max(busy * REST_MIN))
     }
 }
 
@@ -203,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_share_of_a_core_is_bounded() {
-        let counts = |looked, expired| Counts { looked, expired };
+        let counts = |looked, expired| Counts { looked, expired, soonest: None };
         let rest = |(looked, expired), round, busy| {
             Step { counts: counts(looked, expired), round }.rest(Duration::from_millis(busy))
         };
@@ -211,8 +241,11 @@ mod tests {
         assert_eq!(rest((256, 3), None, 1), Duration::from_millis(15));
         assert_eq!(rest((256, 63), None, 1), Duration::from_millis(15));
         assert_eq!(rest((256, 64), None, 1), Duration::from_millis(3));
-        assert_eq!(rest((256, 256), None, 500), REST);
+        assert_eq!(rest((256, 256), None, 500), Duration::from_millis(1500));
+        assert_eq!(rest((256, 0), None, 500), Duration::from_millis(1500));
+        assert_eq!(rest((256, 0), None, 50), REST);
         assert_eq!(rest((256, 3), Some(counts(1000, 9)), 1), REST);
+        assert_eq!(rest((256, 3), Some(counts(1000, 9)), 400), Duration::from_millis(1200));
         assert_eq!(rest((256, 0), Some(counts(1000, 10)), 1), Duration::from_millis(99));
         assert_eq!(rest((0, 0), Some(counts(0, 0)), 0), REST);
     }

@@ -41,6 +41,12 @@ impl<const MOST: u8> Cells<MOST> {
         let shift = (hash & 3) as u32 * 2;
         Cell { byte, shift, value: byte.load(Ordering::Relaxed) >> shift & 3 }
     }
+
+    /// The cell of a hash has at least so many hits.
+    pub(super) fn raise(&self, hash: u64, hits: u8) {
+        let cell = self.cell(hash);
+        cell.set(MOST.min(cell.value().max(hits)));
+    }
 }
 
 impl<const MOST: u8> Table for Cells<MOST> {

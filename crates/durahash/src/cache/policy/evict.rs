@@ -36,6 +36,14 @@ pub trait Evict: Send + Sync {
     /// The same, with those that are chosen already.
     fn next_victim(&self) -> Option<Victim>;
 
+    /// What a close saves of part number `part` of the entries, none behind the last part: a word for each entry, those that
+    /// went soonest first, as [`restore`](Self::restore) takes it. Changes nothing but what was removed already.
+    fn save(&self, part: usize) -> Option<Vec<u64>>;
+
+    /// Begins with the entries of these hashes: those that `saved` has in its order, with what is known of them, then the others.
+    /// What `saved` has beside them is as good as not there.
+    fn restore(&self, entries: Vec<u64>, saved: &[u64]);
+
     /// Bytes of DRAM.
     fn bytes(&self) -> u64;
 }

@@ -28,6 +28,15 @@ impl Queues for Lru {
         self.0.pop()
     }
 
+    fn each(&self, cells: &Self::Table, f: &mut dyn FnMut(u64, u8)) {
+        self.0.each(&mut |hash| f(hash, cells.cell(hash).value()));
+    }
+
+    fn restore(&mut self, hash: u64, known: u8, cells: &Self::Table) {
+        cells.raise(hash, known);
+        self.0.push(hash);
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }

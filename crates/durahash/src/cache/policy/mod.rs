@@ -71,6 +71,8 @@ pub enum Policy {
     Sieve,
     /// Any.
     Random,
+    /// Of eight that are drawn at random the one that expires soonest. Entries that never expire go last.
+    Soonest,
 }
 
 impl Policy {
@@ -82,6 +84,7 @@ impl Policy {
         Policy::S3Fifo,
         Policy::Sieve,
         Policy::Random,
+        Policy::Soonest,
     ];
 
     /// The state of the policy, of a cache that will have about so many entries when it is full if they are small, and at
@@ -95,7 +98,8 @@ impl Policy {
             Policy::Lru => Box::new(Sharded::<Lru>::new(entries, bytes)),
             Policy::S3Fifo => Box::new(Sharded::<S3Fifo>::new(entries, bytes)),
             Policy::Sieve => Box::new(Sharded::<Sieve>::new(entries, bytes)),
-            Policy::Random => Box::new(Sharded::<Random>::new(entries, bytes)),
+            // Who knows the expiries chooses among what this one gives.
+            Policy::Random | Policy::Soonest => Box::new(Sharded::<Random>::new(entries, bytes)),
         })
     }
 }
@@ -109,6 +113,7 @@ impl fmt::Display for Policy {
             Policy::S3Fifo => "s3fifo",
             Policy::Sieve => "sieve",
             Policy::Random => "random",
+            Policy::Soonest => "soonest",
         })
     }
 }
@@ -120,7 +125,7 @@ impl FromStr for Policy {
         let policy = Self::ALL.iter().find(|policy| policy.to_string() == name);
         policy.copied().ok_or_else(|| {
             ErrorKind::Options {
-                what: "no such policy (none, tinylfu, lru, s3fifo, sieve, random)",
+                what: "no such policy (none, tinylfu, lru, s3fifo, sieve, random, soonest)",
             }
             .into()
         })

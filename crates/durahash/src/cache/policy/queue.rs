@@ -58,6 +58,11 @@ impl Queue {
         hash
     }
 
+    /// From the next to be popped on.
+    pub(super) fn each(&self, f: &mut dyn FnMut(u64)) {
+        self.0.iter().for_each(|hash| f(*hash));
+    }
+
     /// Takes out those that are not to be kept.
     pub(super) fn retain(&mut self, keep: &mut dyn FnMut(u64) -> bool) {
         self.0.retain(|hash| keep(*hash));

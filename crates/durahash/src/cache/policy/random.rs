@@ -27,6 +27,14 @@ impl Queues for Random {
         self.entries.swap_remove(index as usize)
     }
 
+    fn each(&self, _table: &(), f: &mut dyn FnMut(u64, u8)) {
+        self.entries.each(&mut |hash| f(hash, 0));
+    }
+
+    fn restore(&mut self, hash: u64, _known: u8, _table: &()) {
+        self.entries.push(hash);
+    }
+
     fn len(&self) -> usize {
         self.entries.len()
     }

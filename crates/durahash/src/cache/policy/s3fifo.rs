@@ -15,6 +15,8 @@ const SMALL_PART: usize = 10;
 const HITS_TO_STAY: u8 = 2;
 /// The most hits that count.
 const HITS_MAX: u8 = 3;
+/// What is saved of an entry of the main queue, beside its hits. Ghosts are not saved.
+const SECOND: u8 = 4;
 
 #[derive(Default)]
 pub(super) struct S3Fifo {
@@ -58,6 +60,17 @@ impl Queues for S3Fifo {
             }
         }
         self.main.pop().or_else(|| self.small.pop())
+    }
+
+    fn each(&self, cells: &Self::Table, f: &mut dyn FnMut(u64, u8)) {
+        self.small.each(&mut |hash| f(hash, cells.cell(hash).value()));
+        self.main.each(&mut |hash| f(hash, SECOND | cells.cell(hash).value()));
+    }
+
+    fn restore(&mut self, hash: u64, known: u8, cells: &Self::Table) {
+        cells.raise(hash, known & !SECOND);
+        let queue = if known & SECOND > 0 { &mut self.main } else { &mut self.small };
+        queue.push(hash);
     }
 
     fn len(&self) -> usize {

@@ -21,6 +21,8 @@ const GONE_MIN: usize = 16;
 /// many entries, as it looks at hits of these no more.
 const AHEAD: usize = 2;
 const AHEAD_PART: usize = 64;
+/// The bits of a hash that what is known of its entry takes the place of, where it is saved.
+const KNOWN: u64 = 7;
 
 /// The queues of a policy: what is in them, and in which order it goes. Each entry has one node.
 pub(super) trait Queues: Default + Send {
@@ -32,6 +34,13 @@ pub(super) trait Queues: Default + Send {
 
     /// Takes the next to go.
     fn pop(&mut self, table: &Self::Table) -> Option<u64>;
+
+    /// Calls `f` with all entries, about in the order in which they go, and with what [`restore`](Self::restore) needs beside that
+    /// order: three bits.
+    fn each(&self, table: &Self::Table, f: &mut dyn FnMut(u64, u8));
+
+    /// An entry as it was, behind those that were restored before.
+    fn restore(&mut self, hash: u64, known: u8, table: &Self::Table);
 
     fn len(&self) -> usize;
 
@@ -78,6 +87,12 @@ impl<Q: Queues> Sharded<Q> {
             shards: (0..shards).map(|_| Shard::default()).collect(),
             turn: Turn::default(),
         }
+    }
+
+    fn restore_one(&self, hash: u64, known: u64) {
+        let shard = self.shard(hash);
+        shard.lock().queues.restore(hash, known as u8, &self.table);
+        shard.add(1);
     }
 
     /// By the highest bits, which the tables do not go by.
@@ -172,14 +187,46 @@ impl<Q: Queues> Evict for Sharded<Q> {
             let mut inner = shard.lock();
             // Of one shard the next victim comes at once.
             let has_many = self.shards.len() > 1 && inner.queues.len() > AHEAD_PART * AHEAD;
+            // Before the choice; not where there is none, as others may ask over and over then.
+            if inner.queues.len() + inner.ahead.len() > 0 {
+                self.table.evicting(turn);
+            }
             let hash = inner.pop(&self.table, if has_many { AHEAD } else { 0 })?;
             shard.add(1_usize.wrapping_neg());
-            self.table.evicting(turn);
             Some(Victim {
                 hash,
                 next: [inner.ahead.front(), inner.ahead.back()].map(|hash| hash.copied()),
             })
         })
+    }
+
+    fn save(&self, part: usize) -> Option<Vec<u64>> {
+        let mut inner = self.shards.get(part)?.lock();
+        inner.sweep();
+        let mut saved: Vec<u64> = inner.ahead.iter().map(|hash| hash & !KNOWN).collect();
+        inner.queues.each(&self.table, &mut |hash, known| {
+            saved.push(hash & !KNOWN | u64::from(known) & KNOWN);
+        });
+        Some(saved)
+    }
+
+    fn restore(&self, mut entries: Vec<u64>, saved: &[u64]) {
+        // Before the table has anything: what it has is copied as it grows.
+        self.table.grow(entries.len());
+        entries.sort_unstable();
+        // What is restored is marked, by the number of its entry.
+        let mut done = vec![false; entries.len()];
+        for word in saved {
+            let first = entries.partition_point(|hash| hash & !KNOWN < word & !KNOWN);
+            let same = (first..entries.len()).take_while(|i| entries[*i] | KNOWN == word | KNOWN);
+            if let Some(i) = { same }.find(|i| !done[*i]) {
+                done[i] = true;
+                self.restore_one(entries[i], word & KNOWN);
+            }
+        }
+        for (hash, _) in entries.into_iter().zip(done).filter(|(_, done)| !done) {
+            self.inserted(hash);
+        }
     }
 
     fn bytes(&self) -> u64 {

@@ -11,6 +11,9 @@ use super::cells::Cells;
 use super::queue::Queue;
 use super::sharded::Queues;
 
+/// What is saved of an entry that the hand has passed, beside its hits.
+const SECOND: u8 = 4;
+
 #[derive(Default)]
 pub(super) struct Sieve {
     passed: Queue,
@@ -36,6 +39,17 @@ impl Queues for Sieve {
             self.passed.push(hash);
         }
         self.next()
+    }
+
+    fn each(&self, cells: &Self::Table, f: &mut dyn FnMut(u64, u8)) {
+        self.ahead.each(&mut |hash| f(hash, cells.cell(hash).value()));
+        self.passed.each(&mut |hash| f(hash, SECOND | cells.cell(hash).value()));
+    }
+
+    fn restore(&mut self, hash: u64, known: u8, cells: &Self::Table) {
+        cells.raise(hash, known & !SECOND);
+        let queue = if known & SECOND > 0 { &mut self.passed } else { &mut self.ahead };
+        queue.push(hash);
     }
 
     fn len(&self) -> usize {

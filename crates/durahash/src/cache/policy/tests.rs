@@ -87,6 +87,40 @@ fn calls_of_threads_may_come_in_another_order() {
     }
 }
 
+/// What was saved and is not there any more is left out, what is there and was not saved comes behind it, and the others
+/// go in the order in which they would have gone.
+#[test]
+fn an_order_is_restored_for_what_is_there() {
+    for entries in [10, 50_000] {
+        for (policy, evict) in all(entries) {
+            (0..entries).for_each(|i| evict.inserted(MIX.mix(i)));
+            (0..entries).filter(|i| i % 3 > 0).for_each(|i| evict.hit(MIX.mix(i)));
+            (0..entries / 5).for_each(|i| evict.removed(MIX.mix(i)));
+            let saved: Vec<u64> = (0..).map_while(|part| evict.save(part)).flatten().collect();
+            assert_eq!(saved.len() as u64, entries - entries / 5);
+            let there = entries / 10..entries * 11 / 10;
+            let again = policy.state(entries, u64::MAX).unwrap();
+            again.restore(there.clone().map(|i| MIX.mix(i)).collect(), &saved);
+            let mut gone: Vec<u64> = drain(&*again).into_iter().map(|h| MIX.unmix(h)).collect();
+            gone.sort_unstable();
+            assert!(gone.into_iter().eq(there), "{policy} of {entries}");
+        }
+    }
+    // Of one shard, whose table tells all apart.
+    for (policy, evict) in all(100) {
+        let used = |evict: &dyn Evict| {
+            (0..100).for_each(|i| evict.inserted(MIX.mix(i)));
+            (0..100).filter(|i| i % 3 > 0).for_each(|i| evict.hit(MIX.mix(i)));
+        };
+        used(&*evict);
+        let again = policy.state(100, u64::MAX).unwrap();
+        again.restore((0..100).map(|i| MIX.mix(i)).collect(), &evict.save(0).unwrap());
+        let [gone, also] = [evict, again].map(|evict| drain(&*evict));
+        let same = gone.iter().zip(&also).filter(|(a, b)| a == b).count();
+        assert!(same > 90, "{policy}: {same}");
+    }
+}
+
 /// Also where entries come and go by themselves and none is evicted.
 #[test]
 fn an_entry_takes_at_most_16_bytes() {
@@ -181,7 +215,9 @@ fn a_scan_evicts_none_of_what_is_hot() {
         let found = (0..ENTRIES / 2).filter(|key| look_up(*key)).count() as u64;
         match policy {
             Policy::S3Fifo | Policy::TinyLfu => assert!(found > 450, "{policy}: {found}"),
-            Policy::Lru | Policy::Random => assert!(found < 250, "{policy}: {found}"),
+            Policy::Lru | Policy::Random | Policy::Soonest => {
+                assert!(found < 250, "{policy}: {found}")
+            }
             _ => {}
         }
     }

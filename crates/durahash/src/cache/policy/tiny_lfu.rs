@@ -26,12 +26,7 @@ impl Queues for TinyLfu {
 
     fn insert(&mut self, hash: u64, frequencies: &Frequencies) {
         frequencies.came(hash);
-        self.window.push(hash);
-        // While nothing is evicted, the window's excess is the main queue's.
-        while self.window.len() > self.len() / WINDOW_PART + 1 {
-            let Some(oldest) = self.window.pop() else { return };
-            self.main.push(oldest);
-        }
+        self.push(hash);
     }
 
     fn pop(&mut self, frequencies: &Frequencies) -> Option<u64> {
@@ -54,6 +49,18 @@ impl Queues for TinyLfu {
         Some(gone)
     }
 
+    fn each(&self, frequencies: &Frequencies, f: &mut dyn FnMut(u64, u8)) {
+        let rows = frequencies.rows();
+        for queue in [&self.main, &self.window] {
+            queue.each(&mut |hash| f(hash, rows.get(hash) as u8));
+        }
+    }
+
+    fn restore(&mut self, hash: u64, known: u8, frequencies: &Frequencies) {
+        (0..known).for_each(|_| frequencies.came(hash));
+        self.push(hash);
+    }
+
     fn len(&self) -> usize {
         self.window.len() + self.main.len()
     }
@@ -69,6 +76,15 @@ impl Queues for TinyLfu {
 }
 
 impl TinyLfu {
+    fn push(&mut self, hash: u64) {
+        self.window.push(hash);
+        // While nothing is evicted, the window's excess is the main queue's.
+        while self.window.len() > self.len() / WINDOW_PART + 1 {
+            let Some(oldest) = self.window.pop() else { return };
+            self.main.push(oldest);
+        }
+    }
+
     /// Takes that one of the oldest of the main queue whose key came least; and how often that was.
     fn rarest(&mut self, rows: Rows<'_>) -> Option<(u64, u16)> {
         let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
