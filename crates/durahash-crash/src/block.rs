@@ -42,6 +42,8 @@ durahash_media::listed! {
         GrowSync,
         /// A spill file is not on the disk when a part names it.
         SpillSync,
+        /// Of the parts of a batch, only the write of the final one is waited for.
+        PartWait,
     }
 }
 
@@ -51,7 +53,7 @@ impl Omit {
     pub fn is_of(self, live: bool) -> bool {
         match self {
             Omit::StagedKept => !live,
-            Omit::SpillSync => live,
+            Omit::SpillSync | Omit::PartWait => live,
             _ => true,
         }
     }
@@ -111,7 +113,7 @@ impl Omit {
                     }
                 }
             }
-            Omit::LogWait | Omit::HeadWait | Omit::GrowSync | Omit::SpillSync => {}
+            Omit::LogWait | Omit::HeadWait | Omit::GrowSync | Omit::SpillSync | Omit::PartWait => {}
         }
         steps
     }
@@ -221,6 +223,7 @@ impl Walk {
                 let waits = match self.omit {
                     Some(Omit::LogWait) => false,
                     Some(Omit::HeadWait) => *off >= HEADS,
+                    Some(Omit::PartWait) => step.part().is_none_or(|(_, is_final)| is_final),
                     _ => true,
                 };
                 if self.omit == Some(Omit::LogWait) {

@@ -22,6 +22,12 @@ const MAX_BYTES: u64 = 256 << 10;
 const AREA_BYTES: u64 = 7 * 4096;
 /// An area of which a log begins with that part, and comes to use all.
 const LONG_AREA_BYTES: u64 = 16 * 4096;
+/// The same for a ring, which is as long as all of it when a pool has more than 4 KiB.
+const LONG_RING_BYTES: u64 = 10 * 4096;
+/// Lines that a part of a batch has room for, and bytes of the area, by the seed: batches of up to four parts, of two blocks each,
+/// of two parts, and of one. What is longer lies in a file.
+const PARTS: [(usize, u64); 4] =
+    [(4, 11 * 4096), (70, 11 * 4096), (2, AREA_BYTES), (usize::MAX, AREA_BYTES)];
 
 /// The contents of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +55,8 @@ pub struct Case {
     pub live: bool,
     /// An order or sync that is left out.
     pub omit: Option<Omit>,
+    /// With a live image: lines that a part of a batch has room for, and bytes of the area that the ring has at first.
+    pub parts: (usize, u64),
 }
 
 impl Case {
@@ -63,12 +71,14 @@ impl Case {
                     continue;
                 }
                 for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
-                    let (extends, live, omit) = (false, false, None);
-                    let case = Case { design: *design, kind, mode, extends, live, omit };
+                    let (extends, live, omit, parts) = (false, false, None, PARTS[0]);
+                    let case = Case { design: *design, kind, mode, extends, live, omit, parts };
                     let live = Case { live: true, ..case };
                     all.extend([case, live]);
                     if *design == Design::Reh {
                         all.extend([case, live].map(|case| Case { extends: true, ..case }));
+                    } else if kind == Kind::Words && mode != SyncMode::Strict {
+                        all.push(Case { extends: true, ..live });
                     }
                 }
             }
@@ -85,7 +95,9 @@ impl Case {
     fn create(self, disk: &SimDisk) -> Result<(Table, Steps)> {
         let disk = disk.clone();
         if self.live {
-            let medium = disk.create_live(self.mode, AREA_BYTES)?;
+            disk.set_part_entries(self.parts.0);
+            let bytes = if self.extends { AREA_BYTES } else { self.parts.1 };
+            let medium = disk.create_live(self.mode, bytes)?;
             let steps = Steps::Live(medium.steps());
             return Ok((self.table(medium, true)?, steps));
         }
@@ -97,6 +109,7 @@ impl Case {
     fn open(self, disk: &SimDisk) -> Result<(Table, Steps)> {
         let disk = disk.clone();
         if self.live {
+            disk.set_part_entries(self.parts.0);
             let medium = disk.open_live(self.mode)?;
             let steps = Steps::Live(medium.steps());
             return Ok((self.table(medium, false)?, steps));
@@ -447,7 +460,12 @@ impl Runner {
 /// Makes a pool, closes it, and runs `ops` operations on it; `fail` says which calls fail.
 fn run(case: Case, seed: u64, ops: usize, fail: Option<Fail>) -> Result<Run, String> {
     let told = |e: durahash::Error| e.to_string();
-    let area_bytes = if case.extends { LONG_AREA_BYTES } else { AREA_BYTES };
+    let area_bytes = match case {
+        Case { extends: true, live: true, .. } => LONG_RING_BYTES,
+        Case { extends: true, .. } => LONG_AREA_BYTES,
+        Case { live: true, .. } => case.parts.1,
+        _ => AREA_BYTES,
+    };
     let disk = SimDisk::new(MAX_BYTES, area_bytes, case.keeps_staged());
     let (table, _) = case.create(&disk).map_err(told)?;
     table.close().map_err(told)?;
@@ -488,6 +506,16 @@ pub struct Looked {
     pub kills: u64,
     /// Blocks that were written to the log: how often the ring was gone round is a quarter of it.
     pub blocks: u64,
+    /// Batches of one part, of two, and of more.
+    pub batches: [u64; 3],
+    /// States of power that failed between two parts of a batch, or in one behind the first.
+    pub torn: u64,
+    /// Batches that lie in files of their own.
+    pub spills: u64,
+    /// Blocks of a ring behind what it had at first.
+    pub longer: u64,
+    /// Recoveries of a log in which a batch is damaged.
+    pub damaged: u64,
 }
 
 /// Looks for a state that is recovered wrongly.
@@ -498,13 +526,21 @@ pub struct Tester {
     seen: HashSet<u64>,
     /// Before one in so many steps a process with a live image is killed.
     kill_one_in: usize,
+    /// Nothing was written to the base since the last batch was noted.
+    is_base_older: bool,
 }
 
 impl Tester {
     /// A tester of `case`.
     #[must_use]
     pub fn new(case: Case) -> Self {
-        Tester { case, looked: Looked::default(), seen: HashSet::new(), kill_one_in: budget(3, 1) }
+        Tester {
+            case,
+            looked: Looked::default(),
+            seen: HashSet::new(),
+            kill_one_in: budget(3, 1),
+            is_base_older: false,
+        }
     }
 
     /// Runs the script of `seed` and looks at the states that crashes may leave.
@@ -512,6 +548,7 @@ impl Tester {
     /// # Errors
     /// The fault of one of them, and how to see it again.
     pub fn random(&mut self, seed: u64, ops: usize) -> Result<(), String> {
+        self.case.parts = PARTS[(seed % 4) as usize];
         let run = run(self.case, seed, ops, None)?;
         if let Some(e) = &run.error {
             return Err(format!("{:?}, seed {seed}: {e}", self.case));
@@ -524,6 +561,7 @@ impl Tester {
     /// # Errors
     /// As [`random`](Tester::random); a failure that was not told.
     pub fn failing(&mut self, seed: u64, ops: usize) -> Result<(), String> {
+        self.case.parts = PARTS[(seed % 4) as usize];
         // Most steps are those of the run in which the call before fails.
         self.kill_one_in = budget(48, 8);
         for fail in [Fail::From, Fail::Once] {
@@ -553,11 +591,23 @@ impl Tester {
         let mut progress = Progress::default();
         let mut rng = Rng::new(seed ^ 0xb10c);
         let case = self.case;
+        let mut is_to_be_noted = false;
+        self.is_base_older = false;
         for at in 0..=steps.len() {
             let step = steps.get(at);
-            if let Some(DiskStep::Log { bytes, .. }) = step {
-                self.looked.blocks += bytes.len() as u64 / 4096;
+            let part = step.and_then(DiskStep::part).filter(|_| case.live);
+            match step {
+                Some(DiskStep::Log { off, bytes }) => {
+                    self.looked.blocks += bytes.len() as u64 / 4096;
+                    self.looked.longer += u64::from(case.extends && *off >= AREA_BYTES);
+                }
+                Some(DiskStep::Spill { bytes: Some(_), .. }) => self.looked.spills += 1,
+                _ => {}
             }
+            if let Some((index, true)) = part {
+                self.looked.batches[index.min(2) as usize] += 1;
+            }
+            let states = self.looked.states;
             let wrong = |wrong: String| {
                 format!("{case:?}, seed {seed}, before step {at}, {progress:?}: {wrong}")
             };
@@ -573,7 +623,8 @@ impl Tester {
                 step,
                 None | Some(DiskStep::Log { .. } | DiskStep::Again { .. } | DiskStep::SyncData)
                     | Some(DiskStep::Mark(_) | DiskStep::LogFailed { .. } | DiskStep::Resize(_))
-                    | Some(DiskStep::SyncDataFailed)
+                    | Some(DiskStep::SyncDataFailed | DiskStep::Spill { .. })
+                    | Some(DiskStep::Soon { .. } | DiskStep::FlushDrive)
             );
             if point {
                 let picks = [Pick::Least, Pick::Most, Pick::Random(rng.number())];
@@ -582,6 +633,9 @@ impl Tester {
                     let image = walk.cut(step, pick);
                     self.crash(run, image, None, &durable, &durable, &mut rng).map_err(wrong)?;
                 }
+            }
+            if matches!(part, Some((1.., _))) {
+                self.looked.torn += self.looked.states - states;
             }
             // Killed: everything that was written is there.
             if matches!(step, None | Some(DiskStep::Log { .. } | DiskStep::Mark(_))) {
@@ -599,8 +653,11 @@ impl Tester {
             }
             if let Some(step) = step {
                 walk.take(step);
-                if let DiskStep::Mark(mark) = step {
-                    progress = run.marks[*mark as usize];
+                match step {
+                    DiskStep::Mark(mark) => progress = run.marks[*mark as usize],
+                    DiskStep::Line { .. } => self.is_base_older = false,
+                    DiskStep::Live(_) => self.is_base_older |= std::mem::take(&mut is_to_be_noted),
+                    _ => is_to_be_noted |= matches!(part, Some((_, true))),
                 }
             }
         }
@@ -644,7 +701,7 @@ impl Tester {
         self.looked.cuts += 1;
         let mut hasher = DefaultHasher::new();
         let live = image.live.as_ref().filter(|_| killed);
-        (&image.pool, &image.area, live, expected, killed).hash(&mut hasher);
+        (&image.pool, &image.area, &image.spills, live, expected, killed).hash(&mut hasher);
         self.seen.insert(hasher.finish())
     }
 
@@ -678,10 +735,58 @@ impl Tester {
             (image.boot, expected) = (image.boot + 1, durable);
             walk.boot();
         }
+        if self.case.live && !killed && self.case.omit.is_none() && rng.below(4) == 0 {
+            self.damaged(run, image.clone(), *expected.end(), rng)
+                .map_err(|e| format!("damaged: {e}"))?;
+        }
         let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, keeps);
         disk.set_past_cache(rng.below(2) == 0);
         let found = self.recover(run, &disk, expected, rng)?;
         self.inside(run, walk, disk.steps(), &(found..=found), durable, killed, rng)
+    }
+
+    /// A bit of one of the batches that a recovery finds is wrong. That is told; of the last one, which nothing behind it proves, the
+    /// pool may be what it was before, if the base is.
+    fn damaged(
+        &mut self,
+        run: &Run,
+        mut image: DiskImage,
+        latest: usize,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        let on = |image| SimDisk::resume(image, Vec::new(), MAX_BYTES, false);
+        let batches = on(image.clone()).batches().map_err(|e| e.to_string())?;
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let at = rng.below(batches.len());
+        let is_last = at + 1 == batches.len();
+        if is_last && !self.is_base_older {
+            return Ok(());
+        }
+        let (places, file) = &batches[at];
+        let bytes = match file.and_then(|batch| image.spills.get_mut(&batch)) {
+            Some(file) if rng.below(2) == 0 => &mut file[..],
+            _ => {
+                let place = places[rng.below(places.len())].clone();
+                &mut image.area[place.start as usize..place.end as usize]
+            }
+        };
+        let bit = rng.below(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        self.looked.damaged += 1;
+        let table = match self.case.open(&on(image)) {
+            Ok((table, _)) => table,
+            Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => return Ok(()),
+            Err(e) => return Err(e.to_string()),
+        };
+        let which = format!("bit {bit} of batch {at} of {}", batches.len());
+        if !is_last {
+            return Err(format!("{which} was not told"));
+        }
+        let contents = table.contents().map_err(|e| format!("{which}: {e}"))?;
+        let is_prefix = run.after[..=latest].contains(&contents);
+        if is_prefix { Ok(()) } else { Err(format!("{which}: {contents:?}")) }
     }
 
     /// Opens the pool, compares, and sometimes goes on; returns after how many operations it is.

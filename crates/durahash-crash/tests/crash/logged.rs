@@ -9,28 +9,41 @@ const OPS: usize = 60;
 
 #[test]
 fn every_cut_is_recovered() {
-    let rounds = budget(5_000, 100_000);
+    let rounds: u64 = budget(5_000, 100_000);
     let cases = Case::all();
-    let (mut cuts, mut blocks) = (0, 0);
+    // As many of live images alone.
+    let live = cases.iter().filter(|case| case.live).count() as u64;
+    let (mut cuts, mut cuts_of_live, mut blocks) = (0, 0, 0);
     for case in &cases {
         let mut tester = Tester::new(*case);
-        for seed in seed(0).. {
+        // Of a live image more is cut at each step.
+        let ops = budget(if case.live { 24 } else { 40 }, OPS);
+        let enough = rounds.div_ceil(if case.live { live } else { cases.len() as u64 });
+        for n in 0.. {
             let looked = tester.looked;
-            let enough = looked.states + looked.inside >= rounds / cases.len() as u64;
             // A live image writes little in the mode interval: until the ring was gone round, too.
-            if enough && looked.inside > 0 && looked.blocks > 4 {
+            let is_round = looked.inside > 0 && looked.blocks > 4;
+            let is_longer = looked.longer > 0 || !case.extends;
+            let is_met = !case.live
+                || looked.torn > 0 && looked.spills > 0 && looked.damaged > budget(5, 100);
+            if looked.states + looked.inside >= enough && is_round && is_longer && is_met {
                 break;
             }
-            tester.random(seed, budget(40, OPS)).unwrap();
+            assert!(n < 200, "{case:?} does not come to {looked:?}");
+            tester.random(seed(n), ops).unwrap();
         }
         let looked = tester.looked;
         println!("{case:?}: {looked:?}");
-        assert!(looked.inside > 0 && looked.blocks > 4, "the ring was never gone round");
+        let [_, two, more] = looked.batches;
+        assert!(two + more > 0 || !case.live, "no batch has several parts");
         assert!(looked.kills > 50 || !case.live, "processes were killed too seldom");
-        (cuts, blocks) = (cuts + looked.states + looked.inside, blocks + looked.blocks);
+        let met = looked.states + looked.inside;
+        (cuts, blocks) = (cuts + met, blocks + looked.blocks);
+        cuts_of_live += if case.live { met } else { 0 };
     }
-    println!("{cuts} different cuts");
+    println!("{cuts} different cuts, {cuts_of_live} of them with live images");
     assert!(blocks > 200, "the ring was not gone round often enough");
+    assert!(cuts_of_live >= rounds, "live images were cut too seldom");
 }
 
 #[test]

@@ -85,8 +85,8 @@ pub(super) struct Taker {
 }
 
 impl Taker {
-    fn new(last: Position) -> Self {
-        Taker { last, batch: Batch::default(), lines: Vec::new() }
+    fn new(last: Position, part_entries: usize) -> Self {
+        Taker { last, batch: Batch::new(part_entries), lines: Vec::new() }
     }
 }
 
@@ -141,7 +141,7 @@ impl<D: LiveDisk> Core<D> {
             lowered: AtomicU64::new(0),
             is_due: AtomicBool::new(false),
             group: Group::new(strict),
-            taker: Mutex::new(Taker::new(head.at)),
+            taker: Mutex::new(Taker::new(head.at, disk.part_entries())),
             done: AtomicU64::new(0),
             base: Mutex::default(),
             damaged: Mutex::default(),

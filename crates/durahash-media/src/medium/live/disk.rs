@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::head::{FileName, LIVE_WORDS};
+use super::parts::PART_ENTRIES;
 use crate::error::Result;
 use crate::medium::logged::Disk;
 use crate::medium::{Changes, LINE_BYTES};
@@ -137,6 +138,11 @@ pub trait LiveDisk: LiveSource {
     /// # Errors
     /// The system's error. Any part of it may be on the disk then.
     fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Lines that a part of a batch has room for: those of 4 MiB, unless parts are to be short, so that batches have many.
+    fn part_entries(&self) -> usize {
+        PART_ENTRIES
+    }
 
     /// Says that a page of the base will be read soon.
     fn will_read(&self, _off: u64) {}

@@ -142,6 +142,8 @@ pub use disk::{LiveDisk, LiveSource};
 pub use file::LiveFiles;
 pub use head::{FileName, LIVE_WORDS};
 pub(super) use layout::Layout;
+#[cfg(any(test, feature = "sim"))]
+pub(super) use parts::{Places, batches, part_of};
 
 /// A pool with a live image. See the module docs in the source.
 pub struct Live<D: LiveDisk> {

@@ -34,15 +34,19 @@ const PART_BYTES_MAX: usize = 4 << 20;
 const FINAL: u64 = 1;
 const SPILLED: u64 = 2;
 
-/// Entries that a part has room for.
-const PART_ENTRIES: usize = (PART_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
+/// Entries that a part has room for, at the most.
+pub(super) const PART_ENTRIES: usize = (PART_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
 
 /// Lines on their way into a batch.
-#[derive(Default)]
 pub(super) struct Batch {
     buffer: Vec<u8>,
+    /// Entries that each part but the last one has.
+    part_entries: usize,
     /// Entries so far.
     count: usize,
+    /// Where the next one goes, and how many more the part has room for.
+    next: usize,
+    room: usize,
 }
 
 /// A batch that is ready to be written.
@@ -62,8 +66,14 @@ fn part_bytes(entries: usize) -> usize {
 }
 
 impl Batch {
+    /// An empty one, of parts with so many entries.
+    pub(super) fn new(part_entries: usize) -> Self {
+        let part_entries = part_entries.clamp(1, PART_ENTRIES);
+        Batch { buffer: Vec::new(), part_entries, count: 0, next: HEAD_BYTES, room: part_entries }
+    }
+
     pub(super) fn clear(&mut self) {
-        self.count = 0;
+        (self.count, self.next, self.room) = (0, HEAD_BYTES, self.part_entries);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -72,7 +82,7 @@ impl Batch {
 
     /// Makes room for so many entries at all.
     pub(super) fn reserve(&mut self, entries: usize) {
-        let bytes = Self::bytes_of(entries) + BLOCK_BYTES;
+        let bytes = self.bytes_of(entries) + BLOCK_BYTES;
         if self.buffer.len() < bytes {
             let had = self.bytes();
             let lead = self.buffer.as_ptr().align_offset(BLOCK_BYTES).min(self.buffer.len());
@@ -83,24 +93,27 @@ impl Batch {
         }
     }
 
-    fn bytes_of(entries: usize) -> usize {
-        let (whole, rest) = (entries / PART_ENTRIES, entries % PART_ENTRIES);
-        whole * PART_BYTES_MAX + if rest > 0 { part_bytes(rest) } else { 0 }
+    fn bytes_of(&self, entries: usize) -> usize {
+        let (whole, rest) = (entries / self.part_entries, entries % self.part_entries);
+        whole * part_bytes(self.part_entries) + if rest > 0 { part_bytes(rest) } else { 0 }
     }
 
     fn bytes(&self) -> usize {
-        Self::bytes_of(self.count)
+        self.bytes_of(self.count)
     }
 
     /// Adds a line, for which there is room.
     pub(super) fn push(&mut self, off: u64, line: &Line) {
-        let (part, i) = (self.count / PART_ENTRIES, self.count % PART_ENTRIES);
-        let at = part * PART_BYTES_MAX + HEAD_BYTES + i * ENTRY_BYTES;
         let lead = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
-        let entry = &mut self.buffer[lead + at..][..ENTRY_BYTES];
+        let entry = &mut self.buffer[lead + self.next..][..ENTRY_BYTES];
         put(entry, 0, &[off]);
         put(entry, 8, line);
-        self.count += 1;
+        (self.count, self.next, self.room) =
+            (self.count + 1, self.next + ENTRY_BYTES, self.room - 1);
+        if self.room == 0 {
+            self.next = self.next.next_multiple_of(BLOCK_BYTES) + HEAD_BYTES;
+            self.room = self.part_entries;
+        }
     }
 
     fn spills(&self, head: &Head) -> bool {
@@ -118,8 +131,8 @@ impl Batch {
         let (batch, noted) = (last.batch + 1, last.batch);
         let all = aligned(&mut self.buffer, bytes);
         let (mut ends, mut chain, mut left) = (Vec::new(), last.chain, count);
-        for (i, part) in all.chunks_mut(PART_BYTES_MAX).enumerate() {
-            let entries = left.min(PART_ENTRIES);
+        for (i, part) in all.chunks_mut(part_bytes(self.part_entries)).enumerate() {
+            let entries = left.min(self.part_entries);
             left -= entries;
             part[HEAD_BYTES + entries * ENTRY_BYTES..].fill(0);
             let flags = if left == 0 { FINAL } else { 0 };
@@ -369,6 +382,39 @@ impl<'a, D: LiveSource> Ring<'a, D> {
         }
         Ok(false)
     }
+}
+
+/// The index in its batch of the part that these bytes begin with, and whether it is the final one.
+#[cfg(any(test, feature = "sim"))]
+pub(in crate::medium) fn part_of(bytes: &[u8]) -> Option<(u64, bool)> {
+    let part = bytes.get(..HEAD_BYTES).and_then(PartHead::read)?;
+    Some((part.index, part.flags & FINAL != 0))
+}
+
+/// Where a batch lies in the area, and its number, if it is in a spill file.
+#[cfg(any(test, feature = "sim"))]
+pub(in crate::medium) type Places = (Vec<std::ops::Range<u64>>, Option<u64>);
+
+/// The batches behind `head`.
+#[cfg(any(test, feature = "sim"))]
+pub(in crate::medium) fn batches<D: LiveSource>(disk: &D, head: &Head) -> Result<Vec<Places>> {
+    let (ring, mut all, mut at) = (Ring::of(disk, head), Vec::new(), head.at);
+    let mut block = [0; BLOCK_BYTES];
+    while let Some(end) = ring.batch(head, at, Some(&mut |_| Ok(())))? {
+        let mut places = Vec::new();
+        let place = |off, bytes: std::ops::Range<usize>| {
+            places.push(off..off + bytes.len() as u64);
+            Ok(())
+        };
+        let bytes = (end.place - at.place) as usize;
+        ring.pieces(at.place, bytes, place)
+            .and_then(|()| ring.read(at.place, &mut block))
+            .map_err(|e| reading(disk, e))?;
+        let is_spilled = PartHead::read(&block).is_some_and(|part| part.flags & SPILLED != 0);
+        all.push((places, is_spilled.then_some(end.batch)));
+        at = end;
+    }
+    Ok(all)
 }
 
 pub(super) fn reading<D: LiveSource>(disk: &D, e: io::Error) -> Error {

@@ -18,6 +18,7 @@ use crate::error::{Error, Limit, Result};
 use crate::medium::Changes;
 use crate::medium::live::disk::clear_marks;
 use crate::medium::live::head::{self, Head, RING_OFF};
+use crate::medium::live::{Places, batches, part_of};
 use crate::medium::logged::format::{AREA_BYTES_MIN, BLOCK_BYTES, Layout, Line};
 use crate::medium::logged::recover::{self, AreaHead, Recovered};
 use crate::medium::{
@@ -29,6 +30,9 @@ use crate::word::PmU64;
 
 /// The pool that is simulated.
 const UUID: [u64; 2] = [0x5eed, 0xd15c];
+
+/// Lines that a part of one block has room for.
+const PART_ENTRIES: usize = 55;
 
 /// A call to a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +93,17 @@ pub enum DiskStep {
     },
     /// The test that runs the simulation gives it a meaning.
     Mark(u64),
+}
+
+impl DiskStep {
+    /// Where it writes a part of a batch: the part's index in that, and whether it is the final one.
+    #[must_use]
+    pub fn part(&self) -> Option<(u64, bool)> {
+        match self {
+            DiskStep::Log { off, bytes } if *off >= RING_OFF => part_of(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// What a live file holds.
@@ -184,6 +199,7 @@ struct Inner {
     let_go: Condvar,
     past_cache: AtomicBool,
     full_log: AtomicBool,
+    part_entries: AtomicUsize,
     live: LiveWords,
     #[cfg(test)]
     changes: Changes,
@@ -279,6 +295,7 @@ impl SimDisk {
             let_go: Condvar::new(),
             past_cache: AtomicBool::new(false),
             full_log: AtomicBool::new(false),
+            part_entries: AtomicUsize::new(PART_ENTRIES),
             live: LiveWords {
                 name: AtomicU64::new(0),
                 header: (0..LIVE_WORDS).map(|_| PmU64::new(0)).collect(),
@@ -299,6 +316,12 @@ impl SimDisk {
     /// Says whether there is no space for more of the log's area.
     pub fn set_full_log(&self, full: bool) {
         self.0.full_log.store(full, Ordering::Relaxed);
+    }
+
+    /// Says how many lines a part of a batch has room for, from the next [`create_live`](SimDisk::create_live) or
+    /// [`open_live`](SimDisk::open_live) on; at first a block of them.
+    pub fn set_part_entries(&self, entries: usize) {
+        self.0.part_entries.store(entries, Ordering::Relaxed);
     }
 
     /// An empty pool behind a log on this disk.
@@ -350,6 +373,18 @@ impl SimDisk {
         match recover::newest_of_any(&self, UUID)? {
             AreaHead::Ring(head) => Live::over(self, head, mode.is_strict()?, false),
             AreaHead::Lines(_) => Err(Error::corrupt("the log is one of another kind", 0)),
+        }
+    }
+
+    /// The batches that a recovery finds behind the head if it does not use the live image: of each where it lies in the
+    /// area, and its number, if it is in a spill file.
+    ///
+    /// # Errors
+    /// As [`open`](SimDisk::open).
+    pub fn batches(&self) -> Result<Vec<Places>> {
+        match recover::newest_of_any(self, UUID)? {
+            AreaHead::Ring(head) if !head.closed => batches(self, &head),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -724,6 +759,10 @@ impl LiveDisk for SimDisk {
 
     fn write_spill(&self, batch: u64, bytes: &[u8]) -> io::Result<()> {
         self.act(DiskStep::Spill { batch, bytes: Some(bytes.to_vec()) }, None)
+    }
+
+    fn part_entries(&self) -> usize {
+        self.0.part_entries.load(Ordering::Relaxed)
     }
 
     fn remove_spill(&self, batch: u64) {
