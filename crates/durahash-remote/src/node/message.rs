@@ -8,7 +8,7 @@ use crate::wire::{Handshake, read_all};
 
 const MAGIC: [u8; 8] = *b"durnode\0";
 /// The protocol version.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Bytes of a client's first message in clear: magic number, version, and whether it has a token.
 const HELLO_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 20;
@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn messages_lie_as_the_documentation_says() {
-        assert_eq!(hello(true), b"durnode\0\x02\0\0\0\x01\0\0\0");
+        assert_eq!(hello(true), b"durnode\0\x03\0\0\0\x01\0\0\0");
         let answer = answer(Ok(&encode(&offer())));
-        assert_eq!(&answer[..20], b"durnode\0\x02\0\0\0\0\0\0\0\x27\0\0\0");
+        assert_eq!(&answer[..20], b"durnode\0\x03\0\0\0\0\0\0\0\x27\0\0\0");
         assert_eq!(&answer[36..47], b"\x40\0\0\0\x05\0local");
         assert_eq!(VERDICTS.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5, 6]);
     }

@@ -35,7 +35,7 @@
 //! off  0  magic number "durnode\0"
 //!      8  protocol version, 4 bytes
 //!     12  1 if it has a token, else 0, 4 bytes
-//!     16  first message of Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s, 48 bytes, without a payload
+//!     16  first message of Noise_NNpsk0_25519_AESGCM_BLAKE2s, 48 bytes, without a payload
 //! ```
 //!
 //! The prologue of that handshake is the bytes before it. Its key is the BLAKE2s hash of "durahash node token\0", a byte

@@ -185,7 +185,7 @@ fn another_version_is_told_before_anything_else() {
     let node = listen(&memory, Some("secret"), &limits());
     let hello = [&b"durnode\0"[..], &9_u32.to_le_bytes(), &[0xff; 4000]].concat();
     let said = told(&node, &hello);
-    assert_eq!(said, b"durnode\0\x02\0\0\0\x01\0\0\0\0\0\0\0");
+    assert_eq!(said, b"durnode\0\x03\0\0\0\x01\0\0\0\0\0\0\0");
 }
 
 /// Something that answers each connection with `bytes`, and then says no more.
@@ -208,8 +208,8 @@ fn other_servers_are_told_from_a_node() {
     };
     for (bytes, wanted) in [
         (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "does not speak the control protocol"),
-        (answer(3, 0, 0, b""), "version 3"),
-        (answer(VERSION, 1, 0, b""), "does not support version 2"),
+        (answer(4, 0, 0, b""), "version 4"),
+        (answer(VERSION, 1, 0, b""), "does not support version 3"),
         (answer(VERSION, 0, u32::MAX, b""), "malformed"),
         (answer(VERSION, 0, 3, b"abc"), "does not have the token"),
         (answer(VERSION, 0, 48, &[7; 48]), "does not have the token"),
@@ -265,7 +265,7 @@ fn silent_peers_are_not_waited_for() {
     let short = Limits { handshake: Duration::from_millis(50), ..limits() };
     let node = listen(&memory, None, &short);
     // It says nothing, or not all.
-    for bytes in [&b""[..], b"durnode\0", b"durnode\0\x02\0\0\0\x01\0\0\0abc"] {
+    for bytes in [&b""[..], b"durnode\0", b"durnode\0\x03\0\0\0\x01\0\0\0abc"] {
         let mut stream = dial(&node);
         stream.write_all(bytes).unwrap();
         assert_eq!(heard(stream), b"");
@@ -398,7 +398,7 @@ fn little_is_read_of_those_that_are_refused() {
     let mut peer = dial(&node);
     peer.write_all(&[&b"durnode\0"[..], &9_u32.to_le_bytes(), &[0xff; 20_000]].concat()).unwrap();
     let said = heard(peer.try_clone().unwrap());
-    assert_eq!(said, b"durnode\0\x02\0\0\0\x01\0\0\0\0\0\0\0");
+    assert_eq!(said, b"durnode\0\x03\0\0\0\x01\0\0\0\0\0\0\0");
     while peer.write(&[0; 512]).is_ok() {}
 }
 

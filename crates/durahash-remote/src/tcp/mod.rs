@@ -30,7 +30,7 @@
 //! Who has the token can write to the whole region, and evict clients. Who has not can open connections, of which few at
 //! a time are waited for, and a short while: one that opens many keeps clients from connecting. Wrong tokens are taken
 //! slowly from each address. Traffic is encrypted and authenticated by the Noise protocol
-//! (`Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`), with keys of each connection that the token does not reveal later; its
+//! (`Noise_NNpsk0_25519_AESGCM_BLAKE2s`), with keys of each connection that the token does not reveal later; its
 //! timing and lengths are visible. Tokens must be random: see [`Token`](crate::node::Token).
 
 // From low to high.

@@ -11,7 +11,7 @@ use snow::params::HashChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::{Builder, HandshakeState, TransportState};
 
-const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 /// Before the secret when the key is made of it, so that the key serves nothing else.
 const KEY_OF: &[u8] = b"durahash node token\0";
 /// Bytes by which a sealed message is longer: its tag.
