@@ -178,8 +178,9 @@ impl Inner {
     /// The bounds that are set, or were; what is stored counts for them. The policy begins with the entries in the order that
     /// the last close has saved, or else in that of the walk.
     fn bounds(&self, options: &CacheOptions) -> Result<Option<Bounds>> {
-        let (max, policy) = self.limits(options)?;
+        // First, as it gives room back.
         let saved = self.beside.as_ref().map(saved::take).transpose()?.unwrap_or_default();
+        let (max, policy) = self.limits(options)?;
         if max == (None, None) {
             return Ok(None);
         }

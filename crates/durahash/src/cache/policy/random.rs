@@ -11,6 +11,7 @@ pub(super) struct Random {
 
 impl Queues for Random {
     type Table = ();
+    const HAS_ORDER: bool = false;
 
     fn insert(&mut self, hash: u64, _table: &()) {
         self.entries.push(hash);

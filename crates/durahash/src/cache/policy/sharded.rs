@@ -28,6 +28,8 @@ const KNOWN: u64 = 7;
 pub(super) trait Queues: Default + Send {
     /// What hits leave behind.
     type Table: Table;
+    /// There is an order that is worth to be saved.
+    const HAS_ORDER: bool = true;
 
     /// A new entry.
     fn insert(&mut self, hash: u64, table: &Self::Table);
@@ -201,7 +203,8 @@ impl<Q: Queues> Evict for Sharded<Q> {
     }
 
     fn save(&self, part: usize) -> Option<Vec<u64>> {
-        let mut inner = self.shards.get(part)?.lock();
+        let shard = self.shards.get(part).filter(|_| Q::HAS_ORDER)?;
+        let mut inner = shard.lock();
         inner.sweep();
         let mut saved: Vec<u64> = inner.ahead.iter().map(|hash| hash & !KNOWN).collect();
         inner.queues.each(&self.table, &mut |hash, known| {

@@ -97,7 +97,8 @@ fn an_order_is_restored_for_what_is_there() {
             (0..entries).filter(|i| i % 3 > 0).for_each(|i| evict.hit(MIX.mix(i)));
             (0..entries / 5).for_each(|i| evict.removed(MIX.mix(i)));
             let saved: Vec<u64> = (0..).map_while(|part| evict.save(part)).flatten().collect();
-            assert_eq!(saved.len() as u64, entries - entries / 5);
+            let has_order = ![Policy::Random, Policy::Soonest].contains(&policy);
+            assert_eq!(saved.len() as u64, if has_order { entries - entries / 5 } else { 0 });
             let there = entries / 10..entries * 11 / 10;
             let again = policy.state(entries, u64::MAX).unwrap();
             again.restore(there.clone().map(|i| MIX.mix(i)).collect(), &saved);
