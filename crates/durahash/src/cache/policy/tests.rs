@@ -87,6 +87,11 @@ fn calls_of_threads_may_come_in_another_order() {
     }
 }
 
+/// Of the others nothing is saved: they draw.
+fn has_order(policy: Policy) -> bool {
+    ![Policy::Random, Policy::Soonest].contains(&policy)
+}
+
 /// What was saved and is not there any more is left out, what is there and was not saved comes behind it, and the others
 /// go in the order in which they would have gone.
 #[test]
@@ -97,8 +102,10 @@ fn an_order_is_restored_for_what_is_there() {
             (0..entries).filter(|i| i % 3 > 0).for_each(|i| evict.hit(MIX.mix(i)));
             (0..entries / 5).for_each(|i| evict.removed(MIX.mix(i)));
             let saved: Vec<u64> = (0..).map_while(|part| evict.save(part)).flatten().collect();
-            let has_order = ![Policy::Random, Policy::Soonest].contains(&policy);
-            assert_eq!(saved.len() as u64, if has_order { entries - entries / 5 } else { 0 });
+            assert_eq!(
+                saved.len() as u64,
+                if has_order(policy) { entries - entries / 5 } else { 0 }
+            );
             let there = entries / 10..entries * 11 / 10;
             let again = policy.state(entries, u64::MAX).unwrap();
             again.restore(there.clone().map(|i| MIX.mix(i)).collect(), &saved);
@@ -108,7 +115,7 @@ fn an_order_is_restored_for_what_is_there() {
         }
     }
     // Of one shard, whose table tells all apart.
-    for (policy, evict) in all(100) {
+    for (policy, evict) in all(100).filter(|(policy, _)| has_order(*policy)) {
         let used = |evict: &dyn Evict| {
             (0..100).for_each(|i| evict.inserted(MIX.mix(i)));
             (0..100).filter(|i| i % 3 > 0).for_each(|i| evict.hit(MIX.mix(i)));
