@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::head::{FileName, LIVE_WORDS};
-use super::parts::PART_ENTRIES;
 use crate::error::Result;
 use crate::medium::logged::Disk;
 use crate::medium::{Changes, LINE_BYTES};
@@ -139,9 +138,9 @@ pub trait LiveDisk: LiveSource {
     /// The system's error. Any part of it may be on the disk then.
     fn write_log_soon(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Lines that a part of a batch has room for: those of 4 MiB, unless parts are to be short, so that batches have many.
+    /// Lines that a part of a batch has room for: as many as it may at the most, unless parts are to be short, so that batches have many.
     fn part_entries(&self) -> usize {
-        PART_ENTRIES
+        usize::MAX
     }
 
     /// Says that a page of the base will be read soon.

@@ -35,7 +35,7 @@ const FINAL: u64 = 1;
 const SPILLED: u64 = 2;
 
 /// Entries that a part has room for, at the most.
-pub(super) const PART_ENTRIES: usize = (PART_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
+const PART_ENTRIES: usize = (PART_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
 
 /// Lines on their way into a batch.
 pub(super) struct Batch {
