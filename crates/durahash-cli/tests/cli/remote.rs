@@ -212,7 +212,7 @@ fn garbage_does_not_end_a_node() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             &[0xff; 100_000],
-            b"durnode\0\x02\0\0\0\xff\xff\xff\xff",
+            b"durnode\0\x03\0\0\0\xff\xff\xff\xff",
         ] {
             let mut stream = TcpStream::connect(&node.address).unwrap();
             // The node may end the connection before it has all.
@@ -586,7 +586,9 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     std::thread::sleep(Duration::from_millis(200));
     signal(&stopped, "-STOP");
     drop(stops);
-    let complaint = node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
+    // The same keys again and again: of one segment, the 64th merge waits.
+    let again = lines(0..1000).repeat(budget(20, 100));
+    let complaint = node.feed("load", again.as_bytes()).failed(4);
     for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");

@@ -228,7 +228,7 @@ fn a_flood_of_connections_takes_nothing_from_a_client() {
         (threads, ms)
     };
     let (idle, mut since) = told("nobody else", 0, lookups(many));
-    let hello = [&b"durnode\0\x02\0\0\0\x01\0\0\0"[..], &[7; 48]].concat();
+    let hello = [&b"durnode\0\x03\0\0\0\x01\0\0\0"[..], &[7; 48]].concat();
     for (what, said) in [("silent", 0), ("half of a message", 20), ("a wrong token", hello.len())] {
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
         let (address, hello) = (node.address.parse().unwrap(), &hello);
