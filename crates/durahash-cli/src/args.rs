@@ -217,8 +217,8 @@ Examples:
 
     /// Copy a pool to a new file, which has its name when the copy is whole
     ///
-    /// The pool is only read. A process that writes to it backs it up itself: Map::backup. The copy opens in any
-    /// mode, on any machine.
+    /// The pool is only read. A process may write to it meanwhile, if it lets others read (Options::readers); else it
+    /// backs the pool up itself: Map::backup. The copy opens in any mode, on any machine.
     #[command(
         verbatim_doc_comment,
         after_help = "Example:\n  durahash backup packages.pool backup.pool"
@@ -228,6 +228,9 @@ Examples:
         pool: PathBuf,
         /// The new file
         to: PathBuf,
+        /// Directory of the live image [default: the pool's]
+        #[arg(long, value_name = "DIR")]
+        live_dir: Option<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,

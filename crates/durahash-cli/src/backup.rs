@@ -1,26 +1,37 @@
 //! `backup`: a copy of a pool.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use durahash::{Error, ErrorKind, Options, Pool};
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::output::print_as;
+use crate::pool::in_dir;
 use crate::progress::Progress;
 use crate::size::human;
 
 /// `durahash backup`.
-pub(crate) fn backup(path: &Path, to: &Path, json: bool) -> Result<Exit, Failure> {
-    let pool: Pool = Options::new().read_only(true).open(path).map_err(|e| opening(path, &e))?;
+pub(crate) fn backup(
+    path: &Path,
+    to: &Path,
+    live_dir: Option<&PathBuf>,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let options = in_dir(Options::new().read_only(true), live_dir);
+    let pool: Pool = options.open(path).map_err(|e| opening(path, &e))?;
     let mut progress = None;
     let watch = &mut |done, of| {
         progress.get_or_insert_with(|| Progress::of_parts("backing up", of)).set(done);
     };
     let done = pool.backup_watched(to, watch);
     drop(progress);
-    done.map_err(|e| Failure::pool_or_full(to, &e, |_| "nothing of the backup is left"))?;
+    done.map_err(|e| match e.kind() {
+        // The copy is found to be damaged, as it is like the pool, and goes.
+        ErrorKind::Corrupt { .. } | ErrorKind::WriterGone => Failure::pool(path, &e),
+        _ => Failure::pool_or_full(to, &e, |_| "nothing of the backup is left"),
+    })?;
     let metadata = fs::metadata(to);
     let bytes = metadata
         .map_err(|e| Failure::pool(to, &Error::io("looking at", Some(to.into()), e)))?
@@ -35,7 +46,7 @@ pub(crate) fn backup(path: &Path, to: &Path, json: bool) -> Result<Exit, Failure
 fn opening(path: &Path, e: &Error) -> Failure {
     let mut failure = Failure::pool(path, e);
     if matches!(e.kind(), ErrorKind::Locked) {
-        failure.add("that process can back it up while it works (Map::backup)");
+        failure.add("that process can back it up while it works (Map::backup), or let others do so (Options::readers)");
     }
     failure
 }

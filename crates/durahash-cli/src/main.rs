@@ -68,7 +68,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),
         Command::Maps(args) => maps::maps(&args),
-        Command::Backup { pool, to, json } => backup::backup(&pool, &to, json),
+        Command::Backup { pool, to, live_dir, json } => {
+            backup::backup(&pool, &to, live_dir.as_ref(), json)
+        }
         Command::Compact { pool, to } => compact::compact(&pool, to.as_deref()),
         Command::Bench(args) => bench::bench(&args),
         Command::Node(args) => node::node(&args),

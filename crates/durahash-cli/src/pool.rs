@@ -199,7 +199,7 @@ fn options(new: &New) -> Options {
     }
 }
 
-fn in_dir(options: Options, live_dir: Option<&std::path::PathBuf>) -> Options {
+pub(crate) fn in_dir(options: Options, live_dir: Option<&std::path::PathBuf>) -> Options {
     match live_dir {
         Some(dir) => options.live_dir(dir.clone()),
         None => options,

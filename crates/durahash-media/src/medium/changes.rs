@@ -265,9 +265,14 @@ impl Changes {
             && self.named_now() == self.named
     }
 
+    /// The epoch of the open whose changes are counted; 0 is none.
+    pub(crate) fn counted(&self) -> u64 {
+        self.words()[1].load()
+    }
+
     /// True if changes are counted, of what a reader is to look at.
     pub(crate) fn are_as_named(&self) -> bool {
-        self.words()[1].load() != 0 && self.named_now() == self.named
+        self.counted() != 0 && self.named_now() == self.named
     }
 }
 

@@ -153,6 +153,9 @@ macro_rules! common_methods {
         /// its time what is written to the pool's log meanwhile. At last the copy is opened once, in this process, so its
         /// disk is to be one for pools: the process ends where a page of it cannot be read (SIGBUS).
         ///
+        /// A reader beside a process that writes a pool with a live image makes such a copy, too, for which writers do not wait: it
+        /// waits until that process has taken two snapshots, or has nothing to take one of.
+        ///
         /// A pool that was closed and is [open for reading](crate::Options::read_only) is copied as it is. Any other (in
         /// memory, behind a log of lines, in the mode `Process`, or on DAX) is copied entry by entry: each as it was at
         /// some moment during this call, those of one batch at different ones.
@@ -165,6 +168,7 @@ macro_rules! common_methods {
         /// [`Exists`](crate::ErrorKind::Exists) where `to` is there; [`Full`](crate::ErrorKind::Full) where it does not fit;
         /// [`Corrupt`](crate::ErrorKind::Corrupt) where a block of the pool is damaged; [`Io`](crate::ErrorKind::Io) with the
         /// system's error, and where more is written to the pool than the disk of `to` takes. The pool itself stays as it is.
+        /// [`WriterGone`](crate::ErrorKind::WriterGone) of a reader whose writer closes the pool, or dies, meanwhile.
         /// [`Options`](crate::ErrorKind::Options) in a forked child, and for a suspect pool without a live image.
         ///
         /// ```

@@ -1,7 +1,7 @@
 //! A copy of a pool that is in use.
 //!
 //! A pool with a live image is copied as one cut of it: the medium makes the copy, which is then recovered, as after a loss
-//! of power, before it has a name (`durahash-media`, `medium/live/backup.rs`). A pool that was closed, and is open for
+//! of power, before it has a name (`durahash-media`, `medium/live/backup.rs`; `beside.rs` where another process writes). A pool that was closed, and is open for
 //! reading, is copied byte by byte. Any other is written anew, entry by entry.
 
 use std::path::Path;

@@ -119,11 +119,11 @@ fn is_a_cut(path: &Path, design: Design, before: &[u64], after: &[u64]) {
     assert_eq!(maps.words.len().unwrap(), (0..=THREADS).map(|t| maps.last(t)[0]).sum::<u64>());
 }
 
-/// Threads write to five maps of a pool, which grows, while two others back it up.
+/// Threads write to five maps of a pool, which grows, while two others back it up: one by the pool, the other one as another process does.
 fn backups_under_load(design: Design, mode: SyncMode, rounds: u64) {
     copies_pass(false);
     let (dir, path) = new_path();
-    let pool: Pool = live(mode).create(&path).unwrap();
+    let pool: Pool = live(mode).readers(true).create(&path).unwrap();
     let maps = Maps::of(&pool, design);
     let counts: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
     let counted = || counts.iter().map(|n| n.load(Ordering::Acquire)).collect::<Vec<_>>();
@@ -143,13 +143,16 @@ fn backups_under_load(design: Design, mode: SyncMode, rounds: u64) {
         }
         let backups: Vec<_> = (0..2)
             .map(|who| {
-                let (pool, dir, counted) = (&pool, dir.path(), &counted);
+                let (pool, path, dir, counted) = (&pool, &path, dir.path(), &counted);
                 scope.spawn(move || {
                     copies_pass(false);
                     for round in 0..rounds {
                         let to = dir.join(format!("backup {who} {round}"));
                         let before = counted();
-                        pool.backup(&to).unwrap();
+                        match who {
+                            0 => pool.backup(&to).unwrap(),
+                            _ => read(path).backup(&to).unwrap(),
+                        }
                         is_a_cut(&to, design, &before, &counted());
                         fs::remove_file(&to).unwrap();
                     }
@@ -161,7 +164,7 @@ fn backups_under_load(design: Design, mode: SyncMode, rounds: u64) {
         ended.into_iter().for_each(|ended| ended.unwrap());
     });
     let to = dir.path().join("last");
-    pool.backup(&to).unwrap();
+    read(&path).backup(&to).unwrap();
     is_a_cut(&to, design, &counted(), &counted());
     drop(maps);
     pool.close().unwrap();

@@ -29,16 +29,19 @@
 //! have theirs (**POOL-1**). Else a checkpoint would fail on a full disk, and a store through a mapping end the process.
 
 use std::io;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 
 use super::core::{Core, Follower};
 use super::disk::LiveDisk;
 use super::head::Position;
 use super::parts::ENTRY_BYTES;
+use super::sums::PAGE;
 use super::verify::Words;
 use crate::error::{Error, Result};
 use crate::medium::logged::format::{put, word};
-use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES};
+use crate::medium::{Blank, CHECKS_OFF, Line};
 use crate::primitive::lock;
 
 /// Bytes that are read at a time, and after how many the copy is synced: more of them in the cache, to be written, would slow
@@ -69,25 +72,12 @@ impl<D: LiveDisk> Core<D> {
         let mut kept = 0;
         // B2
         let (len, hole) = (self.disk.region().len(), self.disk.unused());
-        to.reach(len, hole.clone())?;
-        let parts = [0..hole.start.min(len), hole.end.min(len)..len];
-        let of = parts.iter().map(|part| part.end - part.start).sum();
-        let (mut done, mut bytes) = (0, vec![0; CHUNK_BYTES as usize]);
-        for part in parts {
-            for off in part.clone().step_by(CHUNK_BYTES as usize) {
-                let bytes = &mut bytes[..(part.end - off).min(CHUNK_BYTES) as usize];
-                self.disk.read_image(off, bytes)?;
-                if bytes.iter().any(|byte| *byte != 0) {
-                    to.write(off, bytes)?;
-                }
-                done += bytes.len() as u64;
-                if done % SYNC_BYTES < CHUNK_BYTES {
-                    to.sync()?;
-                }
-                self.keep(to, &mut kept)?;
-                watch(done, of);
-            }
-        }
+        let read = |off, bytes: &mut [u8]| self.disk.read_image(off, bytes);
+        copy_pages(to, (len, hole.clone()), false, read, |done, of| {
+            self.keep(to, &mut kept)?;
+            watch(done, of);
+            Ok(())
+        })?;
         // B3
         fence(Ordering::SeqCst);
         self.commit(self.barrier.epoch());
@@ -118,17 +108,12 @@ impl<D: LiveDisk> Core<D> {
         if failed.is_some() || at.batch >= to.batch {
             return;
         }
-        let too_slow = lines.len() as u64 > self.head().ring_bytes.max(BEHIND_BYTES);
-        let read = if too_slow {
-            let why = "more is written to the pool than the backup's disk takes; back up when less is, or to a \
-                       faster disk";
-            Err(Error::io("backing up", self.disk.path().map(Into::into), io::Error::other(why)))
+        let is_behind = lines.len() as u64 > self.head().ring_bytes.max(BEHIND_BYTES);
+        let read = if is_behind {
+            Err(too_slow(self.disk.path()))
         } else {
             self.each_line(*at, to, &mut |off, line| {
-                let entry = lines.len();
-                lines.resize(entry + ENTRY_BYTES, 0);
-                put(&mut lines[entry..], 0, &[off]);
-                put(&mut lines[entry..], 8, line);
+                push_entry(lines, off, line);
                 Ok(())
             })
         };
@@ -161,8 +146,53 @@ impl<D: LiveDisk> Core<D> {
     }
 }
 
+/// B2: reads all but the hole of so many bytes, and writes it to the copy, which has zeros there unless this is done `again`. Behind each
+/// piece `behind` is told how much of how much is copied.
+pub(super) fn copy_pages(
+    to: &dyn Blank,
+    (len, hole): (u64, Range<u64>),
+    again: bool,
+    read: impl Fn(u64, &mut [u8]) -> Result<()>,
+    mut behind: impl FnMut(u64, u64) -> Result<()>,
+) -> Result<()> {
+    to.reach(len, hole.clone())?;
+    let parts = [0..hole.start.min(len), hole.end.min(len)..len];
+    let of = parts.iter().map(|part| part.end - part.start).sum();
+    let (mut done, mut bytes) = (0, vec![0; CHUNK_BYTES as usize]);
+    for part in parts {
+        for off in part.clone().step_by(CHUNK_BYTES as usize) {
+            let bytes = &mut bytes[..(part.end - off).min(CHUNK_BYTES) as usize];
+            read(off, bytes)?;
+            if again || bytes.iter().any(|byte| *byte != 0) {
+                to.write(off, bytes)?;
+            }
+            done += bytes.len() as u64;
+            if done % SYNC_BYTES < CHUNK_BYTES {
+                to.sync()?;
+            }
+            behind(done, of)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a line to those that are to be kept.
+pub(super) fn push_entry(lines: &mut Vec<u8>, off: u64, line: &Line) {
+    let entry = lines.len();
+    lines.resize(entry + ENTRY_BYTES, 0);
+    put(&mut lines[entry..], 0, &[off]);
+    put(&mut lines[entry..], 8, line);
+}
+
+/// What ends a backup whose disk takes less than is written to the pool in `path`.
+pub(super) fn too_slow(path: Option<&Path>) -> Error {
+    let why = "more is written to the pool than the backup's disk takes; back up when less is, or to a \
+               faster disk";
+    Error::io("backing up", path.map(Into::into), io::Error::other(why))
+}
+
 /// B4: the lines in the first `kept` bytes, and the check words.
-fn put_kept(to: &dyn Blank, kept: u64, mut check_words: Option<Words>) -> Result<()> {
+pub(super) fn put_kept(to: &dyn Blank, kept: u64, mut check_words: Option<Words>) -> Result<()> {
     let mut bytes = vec![0; AT_ONCE * ENTRY_BYTES];
     for at in (0..kept).step_by(bytes.len()) {
         let bytes = &mut bytes[..(kept - at).min((AT_ONCE * ENTRY_BYTES) as u64) as usize];
@@ -171,7 +201,8 @@ fn put_kept(to: &dyn Blank, kept: u64, mut check_words: Option<Words>) -> Result
             let words: [u64; 8] = std::array::from_fn(|i| word(entry, 8 + i * 8));
             to.store_line(word(entry, 0), &words)?;
             if let Some(check_words) = &mut check_words {
-                check_words.mark(word(entry, 0), LINE_BYTES);
+                // A checkpoint that wrote it has written the whole page.
+                check_words.mark(word(entry, 0) / PAGE * PAGE, PAGE);
             }
         }
     }

@@ -140,6 +140,11 @@ impl Layout {
         })
     }
 
+    /// The pieces that the marks of a pool of so many bytes are.
+    pub(in crate::medium) fn all_marks(&self, pool_bytes: u64) -> impl Iterator<Item = Piece> {
+        self.marks(HEADER_BYTES..self.place_behind(pool_bytes).div_ceil(LINE_BYTES))
+    }
+
     /// The pieces that these bytes of header and marks are.
     pub(super) fn marks(&self, bytes: Range<u64>) -> impl Iterator<Item = Piece> {
         let mut off = bytes.start;

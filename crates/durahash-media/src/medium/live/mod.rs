@@ -104,6 +104,7 @@ mod open;
 mod verify;
 
 mod backup;
+mod beside;
 
 #[cfg_attr(loom, allow(dead_code, reason = "live files are not modelled"))]
 mod layout;
@@ -137,6 +138,7 @@ use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use open::Found;
 
+pub(super) use beside::Writer;
 pub use disk::{LiveDisk, LiveSource};
 #[cfg(not(loom))]
 pub use file::LiveFiles;

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
+use super::beside::{Writer, copy_beside};
 use super::disk::LiveSource;
 use super::head::{FileName, LIVE_WORDS};
 use super::layout::{HEADER_BYTES, Layout};
@@ -17,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, FileId};
 use crate::medium::logged::area::{LogArea, OPENING, PoolView, SUPERBLOCK_BYTES, View};
 use crate::medium::mapped::{MAPPING, Mapped, real_dir};
-use crate::medium::{CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
+use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES, Memory, Storage, sys};
 use crate::primitive::lock;
 use crate::word::PmU64;
 
@@ -176,6 +177,18 @@ impl LiveSource for View<'_, Mapped, LivePlace> {
 }
 
 impl Mapped {
+    /// Copies the pool, which another process has open with a live image, and whose log has this area (`beside.rs`).
+    pub(in crate::medium) fn copy_beside(
+        &self,
+        area: LogArea,
+        writer: &dyn Writer,
+        to: &dyn Blank,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let view = View::new(self, area).with_live(LivePlace::new(self, area, None)?);
+        copy_beside(&view, area, writer, to, watch)
+    }
+
     /// Shows a reader the pool as its last process left it in its live image, which is in `dir`, or beside it.
     ///
     /// # Errors

@@ -3,6 +3,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use crate::medium::logged::area::LogArea;
+use crate::medium::logged::disk::Disk;
 use crate::medium::sim::{DiskImage, DiskStep, SimDisk};
 use crate::medium::{Medium, SyncMode};
 
@@ -365,7 +367,8 @@ impl Blank for Copy<'_> {
 
     fn keep(&self, off: u64, bytes: &[u8]) -> Result<()> {
         let mut kept = self.kept.lock().unwrap();
-        assert_eq!(kept.len() as u64, off);
+        assert!(off == kept.len() as u64 || off == 0, "behind the last, or anew");
+        kept.truncate(off as usize);
         kept.extend_from_slice(bytes);
         Ok(())
     }
@@ -423,6 +426,134 @@ fn a_backup_has_what_its_cut_has() {
         assert_eq!(wrong, None, "seed {seed}");
         assert!(medium.core.base.lock().unwrap().follower.is_none());
     }
+}
+
+/// What another process that backs the pool up sees of this one.
+struct Seen<'a> {
+    disk: &'a SimDisk,
+    happens: &'a dyn Fn(),
+}
+
+impl beside::Writer for Seen<'_> {
+    fn is_there(&self) -> Result<()> {
+        (self.happens)();
+        Ok(())
+    }
+
+    fn is_at_rest(&self) -> Result<bool> {
+        let lines = 0..self.disk.region().len() / 64;
+        Ok(self.disk.marks(lines).iter().all(|mark| mark.load(Ordering::Relaxed) == 0))
+    }
+}
+
+/// The same between any two steps of a backup that nobody in this process knows of. It is the cut of a snapshot, which has all that
+/// was stored before.
+#[test]
+fn a_backup_beside_a_writer_is_one_of_its_cuts() {
+    let (mut made, mut made_anew) = (0, 0);
+    for seed in 0..200 {
+        let disk = SimDisk::new(2 * POOL_BYTES, 2 * AREA_BYTES, false);
+        let medium = disk.clone().create_live(SyncMode::INTERVAL, AREA_BYTES).unwrap();
+        medium.grow(POOL_BYTES).unwrap();
+        let random = Cell::new(seed);
+        let next = |below: u64| {
+            random.set(crate::hash::WordMix::new(seed).mix(random.get() + 1));
+            random.get() % below
+        };
+        let sum_of = |off: u64, v: u64| crate::hash::WordMix::new(off).mix(v);
+        let sum_of = |off, v| if v == 0 { 0 } else { sum_of(off, v) };
+        // The sum of all words at the cut of each batch: where a store took the snapshot, before it, too.
+        let (now, cuts) = (Cell::new(0_u64), Mutex::new(Vec::new()));
+        let note = |before: u64| {
+            let batch = medium.core.taker.lock().unwrap().last.batch;
+            let mut cuts = cuts.lock().unwrap();
+            if cuts.last().is_none_or(|(last, _)| *last < batch) {
+                cuts.extend([(batch, before), (batch, now.get())]);
+            }
+        };
+        let put = |line: u64, v: u64| {
+            let (off, before) = (line * 64, now.get());
+            let had = get(&medium, line);
+            put(&medium, line, v);
+            now.set(before.wrapping_sub(sum_of(off, had)).wrapping_add(sum_of(off, v)));
+            note(before);
+        };
+        let write = || {
+            medium.steps().write().unwrap();
+            note(now.get());
+        };
+        // A third of the writers store little, and take snapshots only when they are waited for.
+        let (busy, is_quiet) = (next(12), seed % 3 == 0);
+        let happens = || {
+            for _ in 0..next(40) {
+                put(next(medium.region().len() / 64), next(u64::MAX));
+            }
+            match next(8) {
+                0 | 1 => write(),
+                2 => {
+                    medium.steps().checkpoint().unwrap();
+                    note(now.get());
+                }
+                // Batches of which the ring has room for a few.
+                3 => (0..busy).for_each(|_| {
+                    (0..140).for_each(|_| put(next(POOL_BYTES / 64), next(u64::MAX)));
+                    write();
+                }),
+                4 => drop(medium.grow(medium.region().len() + 4096)),
+                _ => {}
+            }
+        };
+        (0..20).for_each(|_| happens());
+        if seed % 6 == 0 {
+            write();
+        }
+        let happens_in_copy = || match (is_quiet, next(20)) {
+            (false, _) => happens(),
+            (true, 0) => put(next(200), next(u64::MAX)),
+            _ => {}
+        };
+        let happens_in_wait = || match (is_quiet, next(4)) {
+            (false, _) => happens(),
+            (true, 0) => write(),
+            _ => {}
+        };
+        let first = cuts.lock().unwrap().last().map_or(0, |(batch, _)| *batch);
+        let is_marked =
+            !beside::Writer::is_at_rest(&Seen { disk: &disk, happens: &|| () }).unwrap();
+        let copy =
+            Copy { bytes: Mutex::default(), kept: Mutex::default(), happens: &happens_in_copy };
+        let (area, mut rounds, mut had) = (
+            LogArea { off: 1 << 40, bytes: 2 * AREA_BYTES, uuid: medium.core.head().uuid },
+            0,
+            u64::MAX,
+        );
+        let copied = beside::copy_beside(
+            &disk,
+            area,
+            &Seen { disk: &disk, happens: &happens_in_wait },
+            &copy,
+            &mut |done, _| {
+                rounds += u32::from(done < had);
+                had = done;
+            },
+        );
+        if let Err(e) = copied {
+            assert!(e.to_string().contains("than the backup's disk takes"), "seed {seed}: {e}");
+            continue;
+        }
+        made += 1;
+        made_anew += u32::from(rounds > 1);
+        let bytes = copy.bytes.into_inner().unwrap();
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let sums = (0..).step_by(8).zip(words).map(|(off, v)| sum_of(off, v));
+        let sum = sums.fold(0, u64::wrapping_add);
+        let cuts = cuts.into_inner().unwrap();
+        let is_cut = cuts
+            .iter()
+            .any(|(batch, cut)| *cut == sum && (*batch > first || !is_marked && *batch == first));
+        assert!(is_cut, "seed {seed}, {} cuts", cuts.len());
+    }
+    assert!(made > 80 && made_anew > 2, "{made}, {made_anew} of them anew");
 }
 
 /// The ring is freed over and over while the backup does nothing: that ends it, and not the pool.

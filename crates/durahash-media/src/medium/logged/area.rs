@@ -54,7 +54,7 @@ pub(super) fn folio_bytes() -> u64 {
 pub(crate) struct LogArea {
     pub(in crate::medium) off: u64,
     pub(in crate::medium) bytes: u64,
-    pub(super) uuid: [u64; 2],
+    pub(in crate::medium) uuid: [u64; 2],
 }
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
@@ -102,6 +102,13 @@ pub(in crate::medium) fn log_range(region: &Region) -> Option<Range<u64>> {
 }
 
 impl LogArea {
+    /// That which lies there, of the pool in `region`.
+    pub(in crate::medium) fn at(bytes: Range<u64>, region: &Region) -> Result<LogArea> {
+        let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
+        let uuid = [word(UUID_OFF)?, word(UUID_OFF + 8)?];
+        Ok(LogArea { off: bytes.start, bytes: bytes.end - bytes.start, uuid })
+    }
+
     /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
     /// that is known: an open of the pool refuses it for that.
     pub(crate) fn find(region: &Region) -> Result<Option<LogArea>> {

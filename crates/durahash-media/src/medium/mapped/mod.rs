@@ -682,7 +682,7 @@ impl Memory for Mapped {
     fn wait_until_durable(&self) -> Result<()> {
         let Some(readers) = &self.readers else { return Ok(()) };
         let waited = readers.wait_until_all_durable(self.file.file());
-        waited.map_err(|e| self.file.error("looking for the writer of the pool", e))
+        waited.map_err(|e| self.file.error(seen::LOOKING, e))
     }
     #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
@@ -829,8 +829,11 @@ impl Storage for Mapped {
         Ok(())
     }
 
-    /// The file's bytes, where it is closed and nobody writes to it.
+    /// The file's bytes, where it is closed and nobody writes to it; or a cut, beside a writer with a live image.
     fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        if let (Some(image), Some(readers)) = (&self.image, &self.readers) {
+            return self.copy_seen((image, readers), to, watch);
+        }
         let mut superblock = [0; logged::SUPERBLOCK_BYTES as usize];
         let read = sys::read_at(self.file.file(), &mut superblock, 0);
         read.map_err(|e| self.error("reading the pool", e))?;

@@ -10,8 +10,8 @@
 //!
 //! The counters ([`Changes`]) say which of the first two it is. They name the live file, by what tells it from any other, and the log's
 //! area, on which its layout depends. The writer stores this before the epoch. A reader opens the live file by its path, takes it if it is
-//! that one, and looks at nothing else: neither at the base and its heads nor at the ring, at marks, or at the live file's
-//! header. Its pages are those that the writer stores to, so what a design says of its readers
+//! that one, and looks at nothing else, but for a backup (`live/beside.rs`): neither at the base and its heads nor at the ring, at marks, or
+//! at the live file's header. Its pages are those that the writer stores to, so what a design says of its readers
 //! (`designs/reh/onlooker.rs`) holds as it does for the pool's file.
 //!
 //! | What happens | What a reader sees |
@@ -47,17 +47,23 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::Mapped;
 use super::file::{PoolFile, real_dir};
 use super::map::{MAPPING, Mapping};
+use super::readers::Readers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::changes::{Changes, Named};
-use crate::medium::live::{FileName, Layout};
-use crate::medium::logged::SUPERBLOCK_BYTES;
+use crate::medium::live::{FileName, Layout, Writer};
+use crate::medium::logged::area::LogArea;
+use crate::medium::logged::{self, SUPERBLOCK_BYTES};
 use crate::medium::room::FIRST_BYTES;
-use crate::medium::{Region, sys};
+use crate::medium::{Blank, CopiedAs, Region, Storage, sys};
 
 pub(super) const OPENING: &str = "opening the pool to read it";
+pub(super) const LOOKING: &str = "looking for the writer of the pool";
+/// Bytes of marks that are read at a time.
+const MARKS_AT_ONCE: u64 = 1 << 16;
 
 /// The live file that a reader sees in place of the pool's file.
 pub(super) struct Image {
@@ -130,5 +136,61 @@ impl Image {
     pub(super) fn reaches(&self, bytes: u64) -> Result<bool> {
         let metadata = sys::metadata(&self.file).map_err(|e| self.error(e))?;
         Ok(metadata.len() >= self.layout.file_bytes(bytes))
+    }
+
+    /// True if a line of a pool of so many bytes has a mark: no snapshot has it yet.
+    fn has_marks(&self, pool_bytes: u64) -> Result<bool> {
+        let mut bytes = vec![0; MARKS_AT_ONCE as usize];
+        for (_, at, len) in self.layout.all_marks(pool_bytes) {
+            let Some(start) = at else { continue };
+            for at in (start..start + len).step_by(MARKS_AT_ONCE as usize) {
+                let marks = &mut bytes[..(start + len - at).min(MARKS_AT_ONCE) as usize];
+                sys::read_at(&self.file, marks, at).map_err(|e| self.error(e))?;
+                if marks.iter().any(|mark| *mark != 0) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The writer whose live image `seen` shows, as it was when this was made.
+struct Beside<'a> {
+    seen: &'a Mapped,
+    image: &'a Image,
+    changes: &'a Changes,
+    counted: u64,
+}
+
+impl Writer for Beside<'_> {
+    fn is_there(&self) -> Result<()> {
+        let file = &self.seen.file;
+        let is_open = sys::is_locked(file.file()).map_err(|e| file.error(LOOKING, e))?;
+        let changes = self.changes;
+        if !is_open || changes.counted() != self.counted || !changes.are_as_named() {
+            return Err(ErrorKind::WriterGone.into());
+        }
+        self.seen.follow(logged::said_bytes(&self.seen.region)?.unwrap_or(0))
+    }
+
+    fn is_at_rest(&self) -> Result<bool> {
+        self.image.has_marks(self.seen.region.len()).map(|has_marks| !has_marks)
+    }
+}
+
+impl Mapped {
+    /// A copy of the pool that another process has open with a live image: one cut of it.
+    pub(super) fn copy_seen(
+        &self,
+        (image, readers): (&Image, &Readers),
+        to: &dyn Blank,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<CopiedAs> {
+        let (changes, [.., off, bytes]) = (&readers.changes, readers.changes.named());
+        let writer = Beside { seen: self, image, changes, counted: changes.counted() };
+        let area = LogArea::at(off..off + bytes, &self.region)?;
+        self.copy_beside(area, &writer, to, watch)?;
+        Ok(CopiedAs::Cut)
     }
 }
