@@ -177,7 +177,7 @@ fn apply_once(
         if !planted(Fault::GateOpen) {
             gate.close_for(ops.iter().map(|op| op.h));
         }
-        let closed = Closed { engine, ops };
+        let closed = Closed { engine, ops, unwinds: std::thread::panicking() };
         let mut batch = Batch::new(maps, ops, bytes, chained);
         let done = batch.read().and_then(|()| batch.change());
         batch.end(done.is_ok());
@@ -190,11 +190,13 @@ fn apply_once(
 struct Closed<'a> {
     engine: &'a Engine<Single>,
     ops: &'a [Op],
+    /// The thread unwinds already, so the batch is not what has panicked.
+    unwinds: bool,
 }
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinds {
             // The batch may be half done, and no operation may build on that.
             self.engine.store.poison();
         }

@@ -8,7 +8,7 @@ use std::thread;
 use durahash::{Change, Cursor, Design, ErrorKind, Limit, MAX_VALUE_BYTES, Map, Options, SyncMode};
 use durahash_media::sim::faults;
 use durahash_media::{Dram, Geometry};
-use durahash_testkit::{Sample, assert_sound};
+use durahash_testkit::{Sample, assert_sound, new_path};
 
 /// Small buckets and segments.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
@@ -33,6 +33,23 @@ fn a_panic_changes_nothing_and_holds_no_lock<K: Sample + ?Sized, V: Sample + ?Si
             assert_eq!(map.get(key.borrow()).unwrap(), Some(V::sample(3)));
         }
         assert_sound(&map);
+    }
+}
+
+/// By a caller that panics outside of any operation.
+#[test]
+fn a_pool_that_is_dropped_by_a_panic_is_closed() {
+    const STATE_OFF: usize = 128;
+    for design in DESIGNS {
+        let (_dir, path) = new_path();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let map: Map<u64, u64> = Options::new().design(design).create(&path).unwrap();
+            map.put(&1, &1).unwrap();
+            assert!(map.is_empty().unwrap(), "on purpose");
+        }));
+        assert!(panicked.is_err());
+        let state = std::fs::read(&path).unwrap()[STATE_OFF..][..8].try_into().unwrap();
+        assert_eq!(u64::from_le_bytes(state) >> 32 & 1, 1, "{design}: the bit of a closed pool");
     }
 }
 

@@ -76,6 +76,8 @@ impl Prepared {
 pub(super) struct Guard<'a, M: Medium> {
     rewo: &'a Rewo<M>,
     resizing: MutexGuard<'a, Resizing>,
+    /// The thread unwinds already, so no operation under it has panicked.
+    unwinds: bool,
 }
 
 impl<M: Medium> std::ops::Deref for Guard<'_, M> {
@@ -94,7 +96,7 @@ impl<M: Medium> std::ops::DerefMut for Guard<'_, M> {
 
 impl<M: Medium> Drop for Guard<'_, M> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinds {
             self.rewo.pool.poison();
         }
     }
@@ -120,12 +122,15 @@ impl<M: Medium> Rewo<M> {
     }
 
     pub(super) fn resizing(&self) -> Guard<'_, M> {
-        Guard { rewo: self, resizing: wait_lock(&self.writers.resizing, self.medium()) }
+        self.guard(wait_lock(&self.writers.resizing, self.medium()))
+    }
+
+    fn guard<'a>(&'a self, resizing: MutexGuard<'a, Resizing>) -> Guard<'a, M> {
+        Guard { rewo: self, resizing, unwinds: std::thread::panicking() }
     }
 
     fn try_resizing(&self) -> Option<Guard<'_, M>> {
-        let resizing = self.writers.resizing.try_lock().ok()?;
-        Some(Guard { rewo: self, resizing })
+        self.writers.resizing.try_lock().ok().map(|resizing| self.guard(resizing))
     }
 
     /// True if so many hundredths of the slots of some buckets are live.
