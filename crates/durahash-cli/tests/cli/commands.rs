@@ -218,6 +218,8 @@ fn read_beside(options: &Options, design: &str) {
     assert_eq!(work.run("dump a.pool").ok(), "key\t8\n");
     assert!(work.run("check a.pool").ok().contains('1'));
     assert!(work.run("stats a.pool").ok().contains(design));
+    assert!(work.run("backup a.pool b.pool").ok().ends_with("a backup of a.pool\n"));
+    assert_eq!(work.run("dump b.pool").ok(), "key\t8\n");
     assert_eq!(work.run("put a.pool key 9").code, Some(5));
     assert_eq!(map.get("key").unwrap(), Some(8));
     map.close().unwrap();
