@@ -60,6 +60,8 @@ pub(super) struct Round {
     /// Where it goes on; `None` where it begins.
     pub(super) at: Option<Place>,
     pub(super) counts: Counts,
+    /// How many rounds have ended.
+    pub(super) ended: u64,
 }
 
 /// What a part of a round found.

@@ -522,3 +522,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &Cache<K, V> {
         self.iter()
     }
 }
+
+#[cfg(test)]
+mod tests;
