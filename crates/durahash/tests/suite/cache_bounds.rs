@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Data, Design, ErrorKind, Map, Options, Pool, SyncMode};
+use durahash::{AnyCache, Cache, Change, Data, Design, ErrorKind, Map, Options, Pool, SyncMode};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -638,6 +638,42 @@ fn a_put_waits_for_a_place_in_other_hands() {
     };
     cache.update(&1, put).unwrap();
     assert!(matches!(nested.unwrap().unwrap_err().kind(), ErrorKind::Full { .. }));
+}
+
+/// What a check calls waits for no sweep, which rests for the check: it is refused what needs one.
+#[test]
+fn a_put_inside_of_a_check_does_not_wait_for_itself() {
+    /// Ends what waits for ever.
+    struct Ends(AtomicU64);
+
+    impl Hook for Ends {
+        fn before(&self, call: Call, _: Site) {
+            let waits = matches!(call, Call::Event(Event::Wait));
+            assert!(!waits || self.0.fetch_add(1, Ordering::Relaxed) < 100_000, "for ever");
+        }
+    }
+
+    each_design(|design, clock, options| {
+        let sim = Sim::new(1 << 20);
+        sim.set_hook(Box::new(Ends(AtomicU64::new(0))));
+        let options = options.max_entries(4).eviction(Policy::None);
+        let cache: Cache<u64, u64> = options.create_on(sim).unwrap();
+        (0..4).for_each(|key| cache.put_for(&key, &key, MILLI).unwrap());
+        clock.advance(MILLI);
+        let any: AnyCache = Pool::of(&cache).open("main").unwrap();
+        let mut looked = 0;
+        let mut watch = |_, _| {
+            looked += 1;
+            let refused = cache.put(&9, &9).unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::Full { .. }));
+            cache.step().unwrap();
+            cache.check(&mut |finding| panic!("{design}: {finding:?}")).unwrap();
+            assert!(cache.put(&9, &9).is_err());
+        };
+        any.check_watched(&mut |finding| panic!("{design}: {finding:?}"), &mut watch).unwrap();
+        assert_eq!((looked, cache.len().unwrap()), (4, 4));
+        cache.put(&9, &9).unwrap();
+    });
 }
 
 /// A round of the sweep that goes by while a value is being stored does not make it forgotten.

@@ -394,7 +394,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         Ok(stats)
     }
 
-    /// As [`Map::check`]; the thread of the sweep rests meanwhile.
+    /// As [`Map::check`]; the sweep rests meanwhile. So what `found` inserts gets no room by what has expired, and a
+    /// [`step`](Cache::step) of it sweeps nothing.
     ///
     /// # Errors
     /// As there.
@@ -405,7 +406,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        let _round = self.inner.round();
+        let _rest = self.inner.rest();
         self.map.check(found)
     }
 
