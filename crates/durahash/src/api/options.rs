@@ -425,7 +425,7 @@ impl Options {
         /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
         /// Under [`None`](cache::Policy::None) an insert that finds no room removes what has expired, and fails if that is not
         /// enough. What was used is known in DRAM. A close saves it, in 8 bytes for each entry if there is room, and the next open takes
-        /// it over; behind a kill it begins anew.
+        /// it over; behind a kill it begins anew. Where a pool in memory goes with the cache nothing is saved.
         ///
         /// ```
         /// use durahash::cache::Policy;

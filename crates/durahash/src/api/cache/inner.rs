@@ -185,14 +185,15 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Stores what the next open needs.
-    pub(super) fn leave(&self) -> Result<()> {
+    /// Stores what the next open needs; the order in which entries go where `saves_order`.
+    pub(super) fn leave(&self, saves_order: bool) -> Result<()> {
         if let Some(queue) = &self.queue {
             self.setting(NEXT, Some(queue.next()))?;
         }
         self.store_time(true)?;
         self.store_counts()?;
         let order = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref());
+        let order = order.filter(|_| saves_order);
         match (&self.beside, order) {
             (Some(beside), Some(order)) => unless_full(saved::leave(beside, &**order)),
             _ => Ok(()),

@@ -492,7 +492,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// ```
     pub fn close(self) -> Result<()> {
         let Cache { map, inner, guard } = self;
-        let ended = Arc::into_inner(guard).map_or(Ok(()), |guard| guard.end());
+        let ended = Arc::into_inner(guard).map_or(Ok(()), |guard| guard.end(1));
         drop(inner);
         ended.map_err(|e| e.at_path(map.path())).and(map.close())
     }
