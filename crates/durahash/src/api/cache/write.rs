@@ -242,6 +242,42 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         })
     }
 
+    /// Inserts `key` with `value` if the key is absent. The entry expires after `lifetime`, if that is given.
+    ///
+    /// **Durability** and **Concurrency.** As [`put`](Cache::put): of several that try at once, one succeeds. The lifetime begins
+    /// with the change.
+    ///
+    /// # Errors
+    /// As [`put`](Cache::put).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use durahash::Outcome;
+    /// let locks: durahash::Cache<str, u64> = durahash::Options::new().in_memory()?;
+    /// let minute = Some(Duration::from_secs(60));
+    /// assert_eq!(locks.try_insert("door", &1, minute)?, Outcome::Done);
+    /// assert_eq!(locks.try_insert("door", &2, minute)?, Outcome::Present(1));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn try_insert(
+        &self,
+        key: &K::Ref,
+        value: &V::Ref,
+        lifetime: Option<Duration>,
+    ) -> Result<Outcome<V::Owned>> {
+        if let Some(found) = self.get(key)? {
+            return Ok(Outcome::Present(found));
+        }
+        self.change(key, Room::ForNew, |old, now| match old {
+            Some((_, found)) => (Change::Keep, Outcome::Present(found)),
+            None => {
+                let expiry = lifetime.map_or(NEVER, |lifetime| after(now, lifetime));
+                (set::<V>(expiry, value), Outcome::Done)
+            }
+        })
+    }
+
     /// Replaces the value of `key` by `new` if it is `old`. The entry keeps its expiry.
     ///
     /// **Durability** and **Concurrency.** As [`put`](Cache::put).
