@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{AnyCache, Cache, Change, Data, Design, ErrorKind, Map, Options, Pool, SyncMode};
+use durahash::{
+    AnyCache, Cache, Change, Data, Design, ErrorKind, Map, Options, Outcome, Pool, SyncMode,
+};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -164,6 +166,82 @@ fn what_has_expired_makes_room() {
             }
         }
     });
+}
+
+/// The same for values that closures make longer, new ones among them, and for a word that gets an expiry.
+#[test]
+fn what_has_expired_makes_room_for_closures() {
+    const MAX: u64 = 4000;
+    /// Fills a cache with entries that expire beside one, and lets that one grow.
+    fn assert_grows<T: Data + ?Sized>(
+        (options, clock): (&Options, &Clock),
+        value: &T::Ref,
+        grows: fn(&Cache<u64, T>) -> durahash::Result<bool>,
+    ) {
+        let options = options.clone().max_bytes_used(MAX).eviction(Policy::None);
+        for keeps in [false, true] {
+            let options = options.clone().keep_evicted(keeps);
+            let cache: Cache<u64, T> = options.in_memory().unwrap();
+            cache.put(&0, value).unwrap();
+            while cache.put_for(&cache.len().unwrap(), value, MILLI).is_ok() {}
+            while cache.put(&cache.len().unwrap(), value).is_ok() {}
+            let entries = cache.len().unwrap();
+            assert!(matches!(grows(&cache).unwrap_err().kind(), ErrorKind::Full { .. }));
+            assert_eq!(cache.len().unwrap(), entries);
+            clock.advance(MILLI);
+            assert!(grows(&cache).unwrap());
+            let stats = cache.stats().unwrap().cache.unwrap();
+            assert!(stats.expired > 0 && stats.bytes_used.unwrap() <= MAX, "{stats:?}");
+            assert_sound(&cache);
+        }
+    }
+    type Way = fn(&Cache<u64, [u8]>) -> durahash::Result<bool>;
+    let ways: [Way; 3] = [
+        |cache| {
+            let grown =
+                cache.update(&0, |old| Change::Set([old.unwrap(), vec![1; 900]].concat()))?;
+            Ok(cache.get(&0)? == grown)
+        },
+        |cache| {
+            let done = cache.compare_exchange(&0, &[0; 100], &[1; 1000])?;
+            Ok(done == Outcome::Done && cache.get(&0)? == Some(vec![1; 1000]))
+        },
+        |cache| {
+            let made = cache.get_or_insert_with(&1000, None, || vec![1; 1000])?;
+            Ok(cache.get(&1000)? == Some(made))
+        },
+    ];
+    each_design(|_, clock, options| {
+        let with = (&options, clock);
+        ways.iter().for_each(|way| assert_grows(with, &[0; 100][..], *way));
+        assert_grows::<u64>(with, &1, |cache| cache.expire(&0, 1000 * MILLI));
+    });
+}
+
+/// An entry does not go for what a closure makes of it, under any policy, also where it is the first to go.
+#[test]
+fn no_entry_goes_for_its_own_longer_value() {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
+        let options = options(design, &Clock::manual(START)).max_bytes_used(2000).eviction(policy);
+        for keeps in [false, true] {
+            let options = options.clone().keep_evicted(keeps);
+            let cache: Cache<u64, [u8]> = options.in_memory().unwrap();
+            let mut rng = 3 << 32;
+            for _ in 0..100 {
+                let key = random(&mut rng) % 12;
+                cache.put_for(&key, &[1; 100], MILLI).unwrap();
+                (0..12).filter(|other| *other != key).for_each(|key| {
+                    cache.put(&key, &[0; 100]).unwrap();
+                });
+                cache.put_for(&key, &[1; 100], MILLI).unwrap();
+                let longer = |old: Option<Vec<u8>>| [old.unwrap(), vec![2; 1000]].concat();
+                let made = cache.update(&key, |old| Change::Set(longer(old))).unwrap();
+                assert_eq!(made.as_ref().map(Vec::len), Some(1100));
+                assert_eq!(cache.get(&key).unwrap(), made, "{design}, {policy}");
+            }
+            assert_sound(&cache);
+        }
+    }
 }
 
 /// What expires first goes first, about, and what never does last.

@@ -61,7 +61,8 @@ use crate::index::Finding;
 /// **Bounds.** With [`Options::max_entries`](crate::Options::max_entries) or
 /// [`max_bytes_used`](crate::Options::max_bytes_used) an insert that finds no room evicts, as
 /// [`eviction`](crate::Options::eviction) says. An eviction is a removal: durable, and at one instant. A lookup that finds its key tells the policy, in
-/// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it; one that is larger than the
+/// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it, while all of these are over the
+/// bound by [a fiftieth](crate::Options::max_bytes_used) or less; else it waits for that. One that is larger than the
 /// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure must
 /// change no map of the pool: it may get `Full` where its own place is all that is left, or wait for ever. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
 ///
