@@ -312,15 +312,9 @@ impl Cache {
     ) -> PyResult<bool> {
         let (key, lifetime) = (plain::key(key)?, lifetime(expire)?);
         let value = self.codec.encode(value, tag)?;
-        let mut added = false;
         self.core.run(py, value.len().max(self.bytes(py, &key)?), |cache| {
-            let new = || {
-                added = true;
-                value
-            };
-            cache.get_or_insert_with(&key, lifetime, new).map(drop)
-        })?;
-        Ok(added)
+            Ok(cache.try_insert(&key, &value, lifetime)?.is_done())
+        })
     }
 
     /// Adds ``delta`` to the number at ``key``, of which ``default`` is in the place of none, or a KeyError if that is None;

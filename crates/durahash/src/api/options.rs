@@ -408,8 +408,12 @@ impl Options {
         /// The most bytes of all entries of a [`Cache`](crate::Cache), as [`max_entries`](Options::max_entries): 16 for
         /// each, and those of its record or cell, in which a value has eight more for its expiry. A word that does not
         /// expire has neither, so one that gets an expiry becomes longer. Free space of the pool
-        /// does not count. An open for writing reads all records. A change by a closure makes room when it was made, a
-        /// put before.
+        /// does not count. An open for writing reads all records.
+        ///
+        /// A put makes room before it is made. How long a value is that a closure makes is known too late for that: it is
+        /// stored first if all such ones together are over the bound by a fiftieth of it at the most, and others go for it at
+        /// once. Else it waits while room is made, and is stored if its entry is still as the closure found it. So no more than 102 % of
+        /// the bound are stored at any time; where nothing is evicted, no more than the bound.
         ///
         /// ```
         /// use durahash::{Cache, Options};
@@ -423,9 +427,9 @@ impl Options {
         max_bytes_used: u64 => cache_options.max_bytes_used;
 
         /// Which entry of a [`Cache`](crate::Cache) goes when another needs its place: [`TinyLfu`](cache::Policy::TinyLfu) unless set. The pool keeps it.
-        /// Under [`None`](cache::Policy::None) an insert that finds no room removes what has expired, and fails if that is not
+        /// Under [`None`](cache::Policy::None) an insert or a longer value that finds no room removes what has expired, and fails if that is not
         /// enough. What was used is known in DRAM. A close saves it, in 8 bytes for each entry if there is room, and the next open takes
-        /// it over; behind a kill it begins anew.
+        /// it over; behind a kill it begins anew. Where a pool in memory goes with the cache nothing is saved.
         ///
         /// ```
         /// use durahash::cache::Policy;

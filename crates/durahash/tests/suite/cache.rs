@@ -79,6 +79,11 @@ fn nothing_gives_what_has_expired() {
         assert_eq!(cache.remove("goes").unwrap(), None);
         let made = cache.get_or_insert_with("past", Some(MILLI), || 4).unwrap();
         assert_eq!((made, cache.get("past").unwrap()), (4, Some(4)));
+        assert_eq!(cache.try_insert("past", &5, None).unwrap(), Outcome::Present(4));
+        clock.advance(MILLI);
+        assert_eq!(cache.get("past").unwrap(), None);
+        assert_eq!(cache.try_insert("past", &5, Some(MILLI)).unwrap(), Outcome::Done);
+        assert_eq!(cache.get("past").unwrap(), Some(5));
         clock.advance(MILLI);
         assert_eq!(cache.get("past").unwrap(), None);
         assert_sound(&cache);

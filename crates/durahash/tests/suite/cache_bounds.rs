@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Data, Design, ErrorKind, Map, Options, Pool, SyncMode};
+use durahash::{
+    AnyCache, Cache, Change, Data, Design, ErrorKind, Map, Options, Outcome, Pool, SyncMode,
+};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -164,6 +166,82 @@ fn what_has_expired_makes_room() {
             }
         }
     });
+}
+
+/// The same for values that closures make longer, new ones among them, and for a word that gets an expiry.
+#[test]
+fn what_has_expired_makes_room_for_closures() {
+    const MAX: u64 = 4000;
+    /// Fills a cache with entries that expire beside one, and lets that one grow.
+    fn assert_grows<T: Data + ?Sized>(
+        (options, clock): (&Options, &Clock),
+        value: &T::Ref,
+        grows: fn(&Cache<u64, T>) -> durahash::Result<bool>,
+    ) {
+        let options = options.clone().max_bytes_used(MAX).eviction(Policy::None);
+        for keeps in [false, true] {
+            let options = options.clone().keep_evicted(keeps);
+            let cache: Cache<u64, T> = options.in_memory().unwrap();
+            cache.put(&0, value).unwrap();
+            while cache.put_for(&cache.len().unwrap(), value, MILLI).is_ok() {}
+            while cache.put(&cache.len().unwrap(), value).is_ok() {}
+            let entries = cache.len().unwrap();
+            assert!(matches!(grows(&cache).unwrap_err().kind(), ErrorKind::Full { .. }));
+            assert_eq!(cache.len().unwrap(), entries);
+            clock.advance(MILLI);
+            assert!(grows(&cache).unwrap());
+            let stats = cache.stats().unwrap().cache.unwrap();
+            assert!(stats.expired > 0 && stats.bytes_used.unwrap() <= MAX, "{stats:?}");
+            assert_sound(&cache);
+        }
+    }
+    type Way = fn(&Cache<u64, [u8]>) -> durahash::Result<bool>;
+    let ways: [Way; 3] = [
+        |cache| {
+            let grown =
+                cache.update(&0, |old| Change::Set([old.unwrap(), vec![1; 900]].concat()))?;
+            Ok(cache.get(&0)? == grown)
+        },
+        |cache| {
+            let done = cache.compare_exchange(&0, &[0; 100], &[1; 1000])?;
+            Ok(done == Outcome::Done && cache.get(&0)? == Some(vec![1; 1000]))
+        },
+        |cache| {
+            let made = cache.get_or_insert_with(&1000, None, || vec![1; 1000])?;
+            Ok(cache.get(&1000)? == Some(made))
+        },
+    ];
+    each_design(|_, clock, options| {
+        let with = (&options, clock);
+        ways.iter().for_each(|way| assert_grows(with, &[0; 100][..], *way));
+        assert_grows::<u64>(with, &1, |cache| cache.expire(&0, 1000 * MILLI));
+    });
+}
+
+/// An entry does not go for what a closure makes of it, under any policy, also where it is the first to go.
+#[test]
+fn no_entry_goes_for_its_own_longer_value() {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
+        let options = options(design, &Clock::manual(START)).max_bytes_used(2000).eviction(policy);
+        for keeps in [false, true] {
+            let options = options.clone().keep_evicted(keeps);
+            let cache: Cache<u64, [u8]> = options.in_memory().unwrap();
+            let mut rng = 3 << 32;
+            for _ in 0..100 {
+                let key = random(&mut rng) % 12;
+                cache.put_for(&key, &[1; 100], MILLI).unwrap();
+                (0..12).filter(|other| *other != key).for_each(|key| {
+                    cache.put(&key, &[0; 100]).unwrap();
+                });
+                cache.put_for(&key, &[1; 100], MILLI).unwrap();
+                let longer = |old: Option<Vec<u8>>| [old.unwrap(), vec![2; 1000]].concat();
+                let made = cache.update(&key, |old| Change::Set(longer(old))).unwrap();
+                assert_eq!(made.as_ref().map(Vec::len), Some(1100));
+                assert_eq!(cache.get(&key).unwrap(), made, "{design}, {policy}");
+            }
+            assert_sound(&cache);
+        }
+    }
 }
 
 /// What expires first goes first, about, and what never does last.
@@ -638,6 +716,42 @@ fn a_put_waits_for_a_place_in_other_hands() {
     };
     cache.update(&1, put).unwrap();
     assert!(matches!(nested.unwrap().unwrap_err().kind(), ErrorKind::Full { .. }));
+}
+
+/// What a check calls waits for no sweep, which rests for the check: it is refused what needs one.
+#[test]
+fn a_put_inside_of_a_check_does_not_wait_for_itself() {
+    /// Ends what waits for ever.
+    struct Ends(AtomicU64);
+
+    impl Hook for Ends {
+        fn before(&self, call: Call, _: Site) {
+            let waits = matches!(call, Call::Event(Event::Wait));
+            assert!(!waits || self.0.fetch_add(1, Ordering::Relaxed) < 100_000, "for ever");
+        }
+    }
+
+    each_design(|design, clock, options| {
+        let sim = Sim::new(1 << 20);
+        sim.set_hook(Box::new(Ends(AtomicU64::new(0))));
+        let options = options.max_entries(4).eviction(Policy::None);
+        let cache: Cache<u64, u64> = options.create_on(sim).unwrap();
+        (0..4).for_each(|key| cache.put_for(&key, &key, MILLI).unwrap());
+        clock.advance(MILLI);
+        let any: AnyCache = Pool::of(&cache).open("main").unwrap();
+        let mut looked = 0;
+        let mut watch = |_, _| {
+            looked += 1;
+            let refused = cache.put(&9, &9).unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::Full { .. }));
+            cache.step().unwrap();
+            cache.check(&mut |finding| panic!("{design}: {finding:?}")).unwrap();
+            assert!(cache.put(&9, &9).is_err());
+        };
+        any.check_watched(&mut |finding| panic!("{design}: {finding:?}"), &mut watch).unwrap();
+        assert_eq!((looked, cache.len().unwrap()), (4, 4));
+        cache.put(&9, &9).unwrap();
+    });
 }
 
 /// A round of the sweep that goes by while a value is being stored does not make it forgotten.

@@ -302,7 +302,7 @@ impl AnyCache {
         found: &mut dyn FnMut(Finding),
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let _round = self.cache.inner.round();
+        let _rest = self.cache.inner.rest();
         self.cache.map.handle.run(|engine| engine.check(found, watch))
     }
 

@@ -1,8 +1,9 @@
 //! How much a cache stores, and how much it may.
 //!
 //! An insert reserves its place before it is made, and evicts until it gets one. So no more is stored than the bounds
-//! say, whatever threads do at once; but for a value that a closure makes longer, which counts when it is stored, and
-//! makes room then. Where nothing is evicted it is refused.
+//! say, whatever threads do at once. How long a value is that a closure makes is known when the bucket is locked, where nothing
+//! can be evicted: a fiftieth of the bound is there for such ones, which make room behind it. What has no room there waits
+//! until its bucket is free, and room was made. Where nothing is evicted there is no such part.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,6 +16,8 @@ use crate::index::Room;
 
 /// A bound that is none.
 pub(super) const NONE: u64 = u64::MAX;
+/// One part in so many of the bound of bytes is beyond it, for values that closures make.
+const BEYOND_PART: i64 = 50;
 
 thread_local! {
     /// Places in the hands of this thread, of all caches.
@@ -132,6 +135,12 @@ impl Bounds {
         signed(bytes) <= self.max_bytes
     }
 
+    /// The most bytes beside what a closure makes: others go for those beyond the bound, if any do.
+    fn max_for_closures(&self) -> i64 {
+        let beyond = if self.order.is_some() { self.max_bytes / BEYOND_PART } else { 0 };
+        self.max_bytes.saturating_add(beyond)
+    }
+
     /// The error of an insert that gets no room. `bytes`: of its entry.
     #[cold]
     pub(super) fn full(&self, bytes: u64) -> Error {
@@ -142,6 +151,13 @@ impl Bounds {
         };
         Error::full(bytes, Limit::Design(what))
     }
+}
+
+/// The error of a change that has waited for room, and comes too late. `bytes`: of its entry.
+#[cold]
+pub(super) fn overtaken(bytes: i64) -> Error {
+    let what = "the entry was changed, or went, while room was made for its new value";
+    Error::full(bytes as u64, Limit::Design(what))
 }
 
 /// A place that is reserved, until it is settled or dropped.
@@ -164,8 +180,17 @@ impl Place<'_> {
 
     /// Reserves so many bytes with it in all, if there is room.
     pub(super) fn reserve(&mut self, bytes: i64) -> bool {
+        self.reserve_up_to(bytes, self.bounds.max_bytes)
+    }
+
+    /// The same for what a closure makes.
+    pub(super) fn reserve_for_closure(&mut self, bytes: i64) -> bool {
+        self.reserve_up_to(bytes, self.bounds.max_for_closures())
+    }
+
+    fn reserve_up_to(&mut self, bytes: i64, max: i64) -> bool {
         let more = (bytes - self.bytes).max(0);
-        let added = add_up_to(&self.bounds.used.bytes, more, self.bounds.max_bytes);
+        let added = add_up_to(&self.bounds.used.bytes, more, max);
         self.bytes += added.unwrap_or(0);
         added.is_some()
     }

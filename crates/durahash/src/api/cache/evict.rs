@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Error, Result};
+use durahash_media::Result;
 
 use super::bounds::{Bounds, Place};
 use super::inner::Inner;
@@ -30,8 +30,13 @@ thread_local! {
 /// An entry before or after a change: its bytes, as they count, if it is there.
 pub(super) type Entry = Option<i64>;
 
+/// Spares no entry.
+fn none(_: u64) -> bool {
+    false
+}
+
 /// Bytes by which an entry becomes longer.
-fn growth(before: Entry, after: i64) -> i64 {
+pub(super) fn growth(before: Entry, after: i64) -> i64 {
     (after - before.unwrap_or(0)).max(0)
 }
 
@@ -235,6 +240,26 @@ impl Inner {
         self.place_of(bounds, is_new, after, more).map(Some)
     }
 
+    /// The same for what a closure has made of the entry, which does not go for it.
+    #[cold]
+    pub(super) fn place_beside(
+        &self,
+        key: &[u8],
+        room: Room,
+        after: i64,
+        more: i64,
+    ) -> Result<Option<Place<'_>>> {
+        let Some(bounds) = &self.bounds else { return Ok(None) };
+        let engine = self.engine();
+        let key_hash = engine.key_hash(key);
+        let h = engine.records.hashes.h(key_hash);
+        // Nor for those of other threads, if they have a choice.
+        self.hit(h);
+        let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
+        let bytes = if is_new { after } else { more };
+        self.room(bounds, is_new.into(), bytes, |other| other == h).map(Some)
+    }
+
     /// The same of an entry that is new, or not.
     fn place_of<'a>(
         &self,
@@ -246,25 +271,32 @@ impl Inner {
         if !bounds.fits(after as u64) {
             return Err(bounds.full(after as u64));
         }
-        self.room(bounds, is_new.into(), if is_new { after } else { more })
+        self.room(bounds, is_new.into(), if is_new { after } else { more }, none)
     }
 
-    /// Why an entry of so many bytes, whose value a closure has made, is not stored, if so: it must fit, and have room
-    /// where nothing makes room for it later.
-    pub(super) fn refused(
+    /// True if an entry of so many bytes, `more` than before, whose value a closure has made, may be stored now. If it never fits
+    /// that is an error.
+    pub(super) fn may_store(
         &self,
         place: &mut Option<Place<'_>>,
-        before: Entry,
         after: i64,
-    ) -> Option<Error> {
-        let (bounds, place) = (self.bounds.as_ref()?, place.as_mut()?);
-        let more = growth(before, after);
-        let fits = more == 0 || bounds.fits(after as u64);
-        (!fits || !place.reserve(more) && bounds.order.is_none()).then(|| bounds.full(after as u64))
+        more: i64,
+    ) -> Result<bool> {
+        let (Some(bounds), Some(place)) = (&self.bounds, place) else { return Ok(true) };
+        if more > 0 && !bounds.fits(after as u64) {
+            return Err(bounds.full(after as u64));
+        }
+        Ok(place.reserve_for_closure(more))
     }
 
-    /// Reserves a place, for which other entries go where there is no room.
-    fn room<'a>(&self, bounds: &'a Bounds, entries: i64, bytes: i64) -> Result<Place<'a>> {
+    /// Reserves a place, for which other entries go where there is no room: not what is `spared`.
+    fn room<'a>(
+        &self,
+        bounds: &'a Bounds,
+        entries: i64,
+        bytes: i64,
+        spared: impl Fn(u64) -> bool + Copy,
+    ) -> Result<Place<'a>> {
         let mut tries = if bounds.order.is_some() { TRIES } else { 0 };
         let mut place = bounds.reserve(entries, bytes);
         if place.is_none() && bounds.order.is_none() {
@@ -278,7 +310,7 @@ impl Inner {
             if tries == 0 {
                 return Err(bounds.full(bytes as u64));
             }
-            if let Some(mut went) = self.evict(bounds)? {
+            if let Some(mut went) = self.evict(bounds, spared)? {
                 // The place of what went is that of what comes, with all that went before: others would take it again and again.
                 place.take().into_iter().for_each(|before| went.join(before));
                 went.trim(entries, bytes);
@@ -334,7 +366,7 @@ impl Inner {
     pub(super) fn shrink(&self, bounds: &Bounds) -> Result<()> {
         let mut tries = TRIES;
         while bounds.order.is_some() && bounds.is_over() && tries > 0 {
-            if self.evict(bounds)?.is_none() {
+            if self.evict(bounds, none)?.is_none() {
                 tries -= 1;
                 self.engine().store.wait();
             }
@@ -342,13 +374,25 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the next to go; its place, or none where that is in other hands.
-    fn evict<'a>(&self, bounds: &'a Bounds) -> Result<Option<Place<'a>>> {
+    /// Removes the next to go that is not `spared`; its place, or none where that is in other hands.
+    fn evict<'a>(
+        &self,
+        bounds: &'a Bounds,
+        spared: impl Fn(u64) -> bool,
+    ) -> Result<Option<Place<'a>>> {
         let Some(order) = &bounds.order else { return Ok(None) };
-        let chosen = match bounds.policy {
-            Policy::Soonest => self.soonest(bounds, &**order),
-            _ => order.next_victim(),
+        let mut stay = Vec::new();
+        let chosen = loop {
+            let chosen = match bounds.policy {
+                Policy::Soonest => self.soonest(bounds, &**order),
+                _ => order.next_victim(),
+            };
+            match chosen {
+                Some(Victim { hash, .. }) if spared(hash) => stay.push(hash),
+                _ => break chosen,
+            }
         };
+        stay.into_iter().for_each(|h| order.inserted(h));
         let Some(Victim { hash: h, next: [soon, later] }) = chosen else { return Ok(None) };
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();

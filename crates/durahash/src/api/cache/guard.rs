@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use durahash_media::Result;
+use durahash_media::{Durability, Result};
 
 use super::inner::{Inner, unless_full};
 use super::sweep::Sweeper;
@@ -45,8 +45,9 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Ends what goes on beside the operations, leaves in the pool what the next open needs, and makes way for it.
-    pub(super) fn end(&self) -> Result<()> {
+    /// Ends what goes on beside the operations, leaves in the pool what the next open needs, and makes way for it. The caller
+    /// drops so many handles of the pool behind it.
+    pub(super) fn end(&self, handles: usize) -> Result<()> {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -61,15 +62,25 @@ impl Guard {
             sweeper.end();
         }
         let is_read_only = pool.store.is_read_only();
-        let stored = if is_read_only { Ok(()) } else { self.inner.leave() };
+        let saves_order = self.opens_again(handles);
+        let stored = if is_read_only { Ok(()) } else { self.inner.leave(saves_order) };
         pool.shared().remove(&map);
         stored
+    }
+
+    /// False if nobody can open the cache again, since its pool is in memory, and goes with it.
+    fn opens_again(&self, handles: usize) -> bool {
+        let inner = &*self.inner;
+        let own = [true, inner.beside.is_some(), inner.queue.is_some()];
+        let handles = handles + own.into_iter().filter(|is_there| *is_there).count();
+        let pool = inner.handle.pool();
+        pool.store.durability() != Durability::None || Arc::strong_count(pool) > handles
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         // Nothing is left that could report a failure. `close` reports.
-        let _ = self.end();
+        let _ = self.end(0);
     }
 }

@@ -14,6 +14,7 @@
 //! | from 2^16 on | the order in which entries go, as a close leaves it: see `saved.rs` |
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,12 +55,35 @@ const TYPES: (Type, Type) = (Type::U64, Type::Bytes);
 /// Milliseconds after which the time is stored again. A thread that stores it may sleep as long: in all that is a second.
 pub(super) const TIME_EVERY: u64 = 500;
 
+thread_local! {
+    /// The addresses of the caches that this thread checks.
+    static CHECKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
 /// How far the sweep is in its round, a walk of the whole map.
 #[derive(Default)]
 pub(super) struct Round {
     /// Where it goes on; `None` where it begins.
     pub(super) at: Option<Place>,
     pub(super) counts: Counts,
+    /// How many rounds have ended.
+    pub(super) ended: u64,
+}
+
+/// The sweep of a cache rests while it lives.
+pub(super) struct Rest<'a> {
+    _round: Option<MutexGuard<'a, Round>>,
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        CHECKED.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// True if this thread checks a cache, and so holds up a sweep: it must not wait for another one, whose thread may wait for it.
+pub(super) fn is_checking() -> bool {
+    CHECKED.with_borrow(|checked| !checked.is_empty())
 }
 
 /// What a part of a round found.
@@ -161,14 +185,15 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Stores what the next open needs.
-    pub(super) fn leave(&self) -> Result<()> {
+    /// Stores what the next open needs; the order in which entries go where `saves_order`.
+    pub(super) fn leave(&self, saves_order: bool) -> Result<()> {
         if let Some(queue) = &self.queue {
             self.setting(NEXT, Some(queue.next()))?;
         }
         self.store_time(true)?;
         self.store_counts()?;
         let order = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref());
+        let order = order.filter(|_| saves_order);
         match (&self.beside, order) {
             (Some(beside), Some(order)) => unless_full(saved::leave(beside, &**order)),
             _ => Ok(()),
@@ -271,6 +296,15 @@ impl Inner {
     /// The round. While it is locked the thread of the sweep stores nothing.
     pub(super) fn round(&self) -> MutexGuard<'_, Round> {
         lock(&self.round, &*self.handle.engine.store)
+    }
+
+    /// Lets the sweep rest during a check. What the check calls may begin another one.
+    pub(super) fn rest(&self) -> Rest<'_> {
+        let this = std::ptr::from_ref(self).addr();
+        let rests = CHECKED.with_borrow(|checked| checked.contains(&this));
+        let round = (!rests).then(|| self.round());
+        CHECKED.with_borrow_mut(|checked| checked.push(this));
+        Rest { _round: round }
     }
 
     /// Stores the time, if it has not been for a while; or `always`, unless it stands still.

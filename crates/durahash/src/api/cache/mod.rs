@@ -61,7 +61,8 @@ use crate::index::Finding;
 /// **Bounds.** With [`Options::max_entries`](crate::Options::max_entries) or
 /// [`max_bytes_used`](crate::Options::max_bytes_used) an insert that finds no room evicts, as
 /// [`eviction`](crate::Options::eviction) says. An eviction is a removal: durable, and at one instant. A lookup that finds its key tells the policy, in
-/// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it; one that is larger than the
+/// DRAM, without a lock. A value that a closure makes longer may be stored before others go for it, while all of these are over the
+/// bound by [a fiftieth](crate::Options::max_bytes_used) or less; else it waits for that. One that is larger than the
 /// bound is refused, and so is one without room where nothing is evicted, after the closure has run. A closure must
 /// change no map of the pool: it may get `Full` where its own place is all that is left, or wait for ever. With [`keep_evicted`](crate::Options::keep_evicted) what goes by itself is told.
 ///
@@ -394,7 +395,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         Ok(stats)
     }
 
-    /// As [`Map::check`]; the thread of the sweep rests meanwhile.
+    /// As [`Map::check`]; the sweep rests meanwhile. So what `found` inserts gets no room by what has expired, and a
+    /// [`step`](Cache::step) of it sweeps nothing.
     ///
     /// # Errors
     /// As there.
@@ -405,7 +407,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        let _round = self.inner.round();
+        let _rest = self.inner.rest();
         self.map.check(found)
     }
 
@@ -491,7 +493,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// ```
     pub fn close(self) -> Result<()> {
         let Cache { map, inner, guard } = self;
-        let ended = Arc::into_inner(guard).map_or(Ok(()), |guard| guard.end());
+        let ended = Arc::into_inner(guard).map_or(Ok(()), |guard| guard.end(1));
         drop(inner);
         ended.map_err(|e| e.at_path(map.path())).and(map.close())
     }
@@ -522,3 +524,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &Cache<K, V> {
         self.iter()
     }
 }
+
+#[cfg(test)]
+mod tests;

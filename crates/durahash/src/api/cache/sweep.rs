@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Result, process};
 
-use super::inner::{Counts, Inner, Round, TIME_EVERY};
+use super::inner::{Counts, Inner, TIME_EVERY, is_checking};
 use crate::engine::expiry::{NEVER, is_over};
 use crate::engine::records::is_damage;
 use crate::engine::walk::Place;
@@ -55,14 +55,18 @@ pub(super) struct Step {
 }
 
 impl Inner {
-    /// Goes on with the round by some entries.
+    /// Goes on with the round by some entries; not inside of a check, for which it rests.
     pub(super) fn sweep(&self) -> Result<Step> {
         let engine = &*self.handle.engine;
         engine.store.writable()?;
+        let mut counts = Counts::default();
+        if is_checking() {
+            return Ok(Step { counts, round: Some(counts) });
+        }
         self.store_time(false)?;
         let mut round = self.round();
-        let mut counts = Counts::default();
         if round.at.is_none() && !self.expires.swap(false, Ordering::Relaxed) {
+            round.ended += 1;
             return Ok(Step { counts, round: Some(counts) });
         }
         if round.at.is_none() {
@@ -79,8 +83,9 @@ impl Inner {
         let is_end = at.is_none();
         if is_end {
             self.soonest.store(round.counts.soonest.unwrap_or(u64::MAX), Ordering::Relaxed);
+            round.ended += 1;
         }
-        Ok(Step { counts, round: is_end.then(|| std::mem::take::<Round>(&mut round).counts) })
+        Ok(Step { counts, round: is_end.then(|| std::mem::take(&mut round.counts)) })
     }
 
     /// The same of the unit at `from`; where the next one begins. What is damaged stays.
@@ -121,22 +126,30 @@ impl Inner {
         Ok(())
     }
 
-    /// Sweeps until `done`, or until nothing is left that may have expired: at most the rest of the round, and one more. Where an
+    /// Sweeps until `done`, or until nothing is left that may have expired: at most the rest of the round, and one more. Threads
+    /// that call it at once go by steps through the same rounds, whichever of them ends one. Where an
     /// insert that finds no room calls it over and over, it walks once for each time at which something expires.
     pub(super) fn sweep_until(&self, done: &mut dyn FnMut() -> bool) -> Result<()> {
-        let mut rounds = 0;
-        while !done() && rounds < 2 && self.is_due() {
-            rounds += u32::from(self.sweep()?.round.is_some());
+        let mut last = None;
+        while !is_checking() && !done() {
+            if !self.is_due(&mut last) {
+                // Another thread may have ended the round since.
+                done();
+                break;
+            }
+            self.sweep()?;
         }
         Ok(())
     }
 
-    /// False if nothing that is stored has expired.
-    fn is_due(&self) -> bool {
+    /// False if nothing that is stored has expired, or if as many rounds have ended as `last` says, which the first call sets: no
+    /// entry has expired since before that and was met by none of them.
+    fn is_due(&self, last: &mut Option<u64>) -> bool {
         // A round begins and ends while it is locked.
-        let _round = self.round();
+        let round = self.round();
+        let last = *last.get_or_insert(round.ended + 1 + u64::from(round.at.is_some()));
         let soonest = self.soonest.load(Ordering::Relaxed).min(self.noted.load(Ordering::Relaxed));
-        soonest <= self.time.now()
+        round.ended < last && soonest <= self.time.now()
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use durahash_media::Result;
 
 use super::super::map::with_scratch;
-use super::bounds::Place;
+use super::bounds::{Place, overtaken};
+use super::evict::growth;
 use super::{Cache, time_of};
 use crate::cache::clock::millis_of;
 use crate::engine::data::{Data, no_value};
@@ -29,6 +30,17 @@ fn write<V: Data + ?Sized>(expiry: u64, value: &V::Ref, out: &mut Vec<u8>) {
 fn decode<V: Data + ?Sized>(bytes: &[u8]) -> Option<(u64, V::Owned)> {
     let (expiry, value) = split(bytes)?;
     V::from_bytes(value).map(|value| (expiry, value))
+}
+
+/// What a closure has said of an entry, while room is made for it.
+struct Said<R> {
+    /// The value with its expiry that it was told of.
+    of: Option<Vec<u8>>,
+    new: Vec<u8>,
+    result: R,
+    /// Bytes of the entry, and how many more these are.
+    after: i64,
+    more: i64,
 }
 
 /// The change to this value with its expiry.
@@ -109,21 +121,27 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
 
     /// Changes the entry of `key`, while its bucket is locked, as `f` says of the expiry and the value that it has, and
     /// of the time; one that has expired is none. Returns the other result of `f`.
+    ///
+    /// What has no room is kept, and stored when room was made, if the entry is still what `f` was told of. Else `f` is
+    /// called again, and answers `None` where it cannot be.
     fn change<R>(
         &self,
         key: &K::Ref,
         room: Room,
-        f: impl FnOnce(Option<(u64, V::Owned)>, u64) -> (Change<Vec<u8>>, R),
+        mut f: impl FnMut(Option<(u64, V::Owned)>, u64) -> Option<(Change<Vec<u8>>, R)>,
     ) -> Result<R> {
         let inner = &*self.inner;
         let mut buffer = K::Buffer::default();
         let bytes = K::bytes(key, &mut buffer);
-        let (mut f, mut done) = (Some(f), None);
+        let (mut said, mut done) = (None::<Said<R>>, None);
         loop {
-            let (mut place, turn) = self
-                .map
-                .handle
-                .run(|_| Ok((inner.place(bytes, room, 0, 0)?, inner.turn(bytes)?)))?;
+            let (mut place, turn) = self.map.handle.run(|_| {
+                let place = match &said {
+                    None => inner.place(bytes, room, 0, 0)?,
+                    Some(said) => inner.place_beside(bytes, room, said.after, said.more)?,
+                };
+                Ok((place, inner.turn(bytes)?))
+            })?;
             let may_insert = Place::room(&place, room);
             let (mut sizes, mut is_late, mut new_expiry) = ((None, None), false, NEVER);
             let mut refused = None;
@@ -138,24 +156,42 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                 // What has expired since the turn began is kept first; what has gone needs a place.
                 is_late = live.is_none()
                     && if old.is_some() { turn.is_some() } else { may_insert != room };
-                let Some(f) = f.take_if(|_| !is_late) else { return Change::Keep };
-                let (change, result) = f(live, now);
-                let before = old.map(|old| inner.bytes(bytes, &old));
-                let after = match &change {
-                    Change::Keep => before,
-                    Change::Set(new) => {
-                        let after = inner.bytes(bytes, new);
-                        refused = inner.refused(&mut place, before, after);
-                        new_expiry = split(new).map_or(NEVER, |(expiry, _)| expiry);
-                        Some(after)
-                    }
-                    Change::Remove => None,
-                };
-                if refused.is_some() {
+                if is_late {
                     return Change::Keep;
                 }
-                (sizes, done) = ((before, after), Some(result));
-                change
+                let before = old.as_deref().map(|old| inner.bytes(bytes, old));
+                let of = old.filter(|_| live.is_some());
+                let (new, result) = match said.take() {
+                    Some(said) if said.of == of => (said.new, said.result),
+                    said => match f(live, now) {
+                        Some((Change::Set(new), result)) => (new, result),
+                        Some((change, result)) => {
+                            let is_kept = matches!(change, Change::Keep);
+                            sizes = (before, before.filter(|_| is_kept));
+                            done = Some(result);
+                            return change;
+                        }
+                        None => {
+                            refused = said.map(|said| overtaken(said.after));
+                            return Change::Keep;
+                        }
+                    },
+                };
+                let after = inner.bytes(bytes, &new);
+                let more = growth(before, after);
+                match inner.may_store(&mut place, after, more) {
+                    Ok(true) => {
+                        new_expiry = split(&new).map_or(NEVER, |(expiry, _)| expiry);
+                        (sizes, done) = ((before, Some(after)), Some(result));
+                        return Change::Set(new);
+                    }
+                    Ok(false) => {
+                        is_late = true;
+                        said = Some(Said { of, new, result, after, more });
+                    }
+                    Err(e) => refused = Some(e),
+                }
+                Change::Keep
             });
             inner.notes(new_expiry);
             updated?;
@@ -175,12 +211,15 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// keeps its expiry; a new one has none.
     ///
     /// In a full cache another entry goes for an absent key before `f` is called, also if `f` leaves the key absent: it
-    /// runs while the bucket is locked, which is too late for that.
+    /// runs while the bucket is locked, which is too late for that. So is it for a value that becomes longer: if there is
+    /// no room for that, [nor beyond the bound](crate::Options::max_bytes_used), room is made when `f` has returned and the
+    /// bucket is free, and the value is stored then.
     ///
     /// **Durability** and **Concurrency.** As [`Map::update`](crate::Map::update).
     ///
     /// # Errors
-    /// As [`Map::update`](crate::Map::update).
+    /// As [`Map::update`](crate::Map::update). [`Full`](crate::ErrorKind::Full) also where another thread changes or evicts the
+    /// entry while room is made for the new value: nothing is changed then, but `f` has run.
     ///
     /// ```
     /// use durahash::Change;
@@ -196,24 +235,27 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         key: &K::Ref,
         f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
     ) -> Result<Option<V::Owned>> {
+        let mut f = Some(f);
         self.change(key, Room::ForNew, |old, _| {
+            let f = f.take()?;
             let expiry = old.as_ref().map_or(NEVER, |(expiry, _)| *expiry);
             let before = old.map(|(_, value)| value);
-            match f(before.clone()) {
+            Some(match f(before.clone()) {
                 Change::Keep => (Change::Keep, before),
                 Change::Set(new) => (set::<V>(expiry, new.borrow()), Some(new)),
                 Change::Remove => (Change::Remove, None),
-            }
+            })
         })
     }
 
     /// The value of `key`; of an absent one the value that `f` makes, which is inserted, and expires after
     /// `lifetime`, if that is given.
     ///
-    /// **Durability** and **Concurrency.** As [`Map::get_or_insert_with`](crate::Map::get_or_insert_with).
+    /// **Durability** and **Concurrency.** As [`Map::get_or_insert_with`](crate::Map::get_or_insert_with). But where room is made for
+    /// what `f` has made, as in [`update`](Cache::update), another thread may insert before, whose value is returned then.
     ///
     /// # Errors
-    /// As [`put`](Cache::put).
+    /// As [`update`](Cache::update).
     ///
     /// ```
     /// use std::time::Duration;
@@ -232,13 +274,52 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         if let Some(value) = self.get(key)? {
             return Ok(value);
         }
+        let mut f = Some(f);
         self.change(key, Room::ForNew, |old, now| match old {
-            Some((_, value)) => (Change::Keep, value),
+            Some((_, value)) => Some((Change::Keep, value)),
             None => {
                 let expiry = lifetime.map_or(NEVER, |lifetime| after(now, lifetime));
-                let value = f();
-                (set::<V>(expiry, value.borrow()), value)
+                let value = f.take()?();
+                Some((set::<V>(expiry, value.borrow()), value))
             }
+        })
+    }
+
+    /// Inserts `key` with `value` if the key is absent. The entry expires after `lifetime`, if that is given.
+    ///
+    /// **Durability** and **Concurrency.** As [`put`](Cache::put): of several that try at once, one succeeds. The lifetime begins
+    /// with the change.
+    ///
+    /// # Errors
+    /// As [`put`](Cache::put).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use durahash::Outcome;
+    /// let locks: durahash::Cache<str, u64> = durahash::Options::new().in_memory()?;
+    /// let minute = Some(Duration::from_secs(60));
+    /// assert_eq!(locks.try_insert("door", &1, minute)?, Outcome::Done);
+    /// assert_eq!(locks.try_insert("door", &2, minute)?, Outcome::Present(1));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn try_insert(
+        &self,
+        key: &K::Ref,
+        value: &V::Ref,
+        lifetime: Option<Duration>,
+    ) -> Result<Outcome<V::Owned>> {
+        if let Some(found) = self.get(key)? {
+            return Ok(Outcome::Present(found));
+        }
+        self.change(key, Room::ForNew, |old, now| {
+            Some(match old {
+                Some((_, found)) => (Change::Keep, Outcome::Present(found)),
+                None => {
+                    let expiry = lifetime.map_or(NEVER, |lifetime| after(now, lifetime));
+                    (set::<V>(expiry, value), Outcome::Done)
+                }
+            })
         })
     }
 
@@ -265,14 +346,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         new: &V::Ref,
     ) -> Result<Outcome<V::Owned>> {
         self.change(key, Room::None, |found, _| {
-            let Some((expiry, value)) = found else { return (Change::Keep, Outcome::Absent) };
+            let Some((expiry, value)) = found else { return Some((Change::Keep, Outcome::Absent)) };
             // Values are equal if their bits are.
             let (mut of_old, mut of_found) = (V::Buffer::default(), V::Buffer::default());
-            if V::bytes(old, &mut of_old) == V::bytes(value.borrow(), &mut of_found) {
+            Some(if V::bytes(old, &mut of_old) == V::bytes(value.borrow(), &mut of_found) {
                 (set::<V>(expiry, new), Outcome::Done)
             } else {
                 (Change::Keep, Outcome::Present(value))
-            }
+            })
         })
     }
 
@@ -292,7 +373,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// ```
     #[doc(alias = "take")]
     pub fn remove(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
-        self.change(key, Room::None, |old, _| (Change::Remove, old.map(|(_, value)| value)))
+        self.change(key, Room::None, |old, _| Some((Change::Remove, old.map(|(_, value)| value))))
     }
 
     /// Removes `key` if `f` says so of its value, and of the time at which it expires, if it does; returns the value that
@@ -315,11 +396,15 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         key: &K::Ref,
         f: impl FnOnce(&V::Ref, Option<SystemTime>) -> bool,
     ) -> Result<Option<V::Owned>> {
-        self.change(key, Room::None, |old, _| match old {
-            Some((expiry, value)) if f(value.borrow(), time_of(expiry)) => {
-                (Change::Remove, Some(value))
-            }
-            _ => (Change::Keep, None),
+        let mut f = Some(f);
+        self.change(key, Room::None, |old, _| {
+            let f = f.take()?;
+            Some(match old {
+                Some((expiry, value)) if f(value.borrow(), time_of(expiry)) => {
+                    (Change::Remove, Some(value))
+                }
+                _ => (Change::Keep, None),
+            })
         })
     }
 
@@ -411,13 +496,15 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
 
     /// Gives the entry of `key` the expiry that `f` makes of the one that it has, and of the time; false where there is
     /// no entry.
-    fn set_expiry(&self, key: &K::Ref, f: impl FnOnce(u64, u64) -> u64) -> Result<bool> {
-        self.change(key, Room::None, |old, now| match old {
-            None => (Change::Keep, false),
-            Some((expiry, value)) => match f(expiry, now) {
-                new if new == expiry => (Change::Keep, true),
-                new => (set::<V>(new, value.borrow()), true),
-            },
+    fn set_expiry(&self, key: &K::Ref, f: impl Fn(u64, u64) -> u64) -> Result<bool> {
+        self.change(key, Room::None, |old, now| {
+            Some(match old {
+                None => (Change::Keep, false),
+                Some((expiry, value)) => match f(expiry, now) {
+                    new if new == expiry => (Change::Keep, true),
+                    new => (set::<V>(new, value.borrow()), true),
+                },
+            })
         })
     }
 }
