@@ -613,6 +613,7 @@ impl<M: Medium> Store for Pool<M> {
     }
 
     fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        self.check_writer()?;
         self.medium().copy_to(to, watch)
     }
 

@@ -510,6 +510,26 @@ fn a_sweep_takes_nothing_that_was_touched() {
 }
 
 /// By a step half a second after the last time.
+/// Its records use up the blocks of the size in which the time is stored, too.
+#[test]
+fn a_full_pool_forgets_all_the_same() {
+    for design in Design::ALL.iter().copied() {
+        let clock = Clock::manual(START);
+        let sim = Sim::new(1 << 20);
+        let cache: Cache<u64, [u8]> = options(design, &clock).create_on(sim).unwrap();
+        for round in [0, 1] {
+            let full =
+                (0..).find_map(|key| cache.put_for(&key, &[0; 4], 1000 * MILLI).err()).unwrap();
+            assert!(matches!(full.kind(), ErrorKind::Full { .. }), "{design}: {full}");
+            assert!(cache.len().unwrap() > 1000);
+            clock.advance(10_000 * MILLI);
+            while round == 0 && cache.step().unwrap() {}
+            assert!(round == 1 || cache.len().unwrap() == 0, "{design}");
+        }
+        cache.close().unwrap();
+    }
+}
+
 #[test]
 fn the_time_is_stored_at_least_once_a_second() {
     let clock = Clock::manual(START);

@@ -41,6 +41,11 @@ impl Applied {
         self.last = last;
     }
 
+    /// All of it is in the base.
+    pub(super) fn clear(&mut self) {
+        self.bits.fill(0);
+    }
+
     /// C1.
     pub(super) fn take(&mut self) -> (Position, Vec<u64>) {
         let mut pages = Vec::new();

@@ -30,7 +30,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 
 use super::core::{Core, Follower};
@@ -85,10 +84,11 @@ impl<D: LiveDisk> Core<D> {
         self.keep(to, &mut kept)?;
         drop(following);
         // B4
-        to.reach(self.disk.region().len(), hole)?;
+        let len = self.disk.region().len();
+        to.reach(len, hole)?;
         let areas = words.iter().map(|words| words.area);
         let is_moved = !areas.eq(lock(&self.base).areas.iter().copied());
-        put_kept(to, kept, words.filter(|_| !is_moved))?;
+        put_kept(to, len, kept, words.filter(|_| !is_moved))?;
         // The place of the words is not that of the cut: the copy gets others when it is closed.
         if is_moved { to.store_line(CHECKS_OFF, &[0]) } else { Ok(()) }
     }
@@ -110,7 +110,9 @@ impl<D: LiveDisk> Core<D> {
         }
         let is_behind = lines.len() as u64 > self.head().ring_bytes.max(BEHIND_BYTES);
         let read = if is_behind {
-            Err(too_slow(self.disk.path()))
+            let why = "more is written to the pool than the backup's disk takes; back up when less is, or to a \
+                       faster disk";
+            Err(Error::io("backing up", self.disk.path().map(Into::into), io::Error::other(why)))
         } else {
             self.each_line(*at, to, &mut |off, line| {
                 push_entry(lines, off, line);
@@ -184,20 +186,22 @@ pub(super) fn push_entry(lines: &mut Vec<u8>, off: u64, line: &Line) {
     put(&mut lines[entry..], 8, line);
 }
 
-/// What ends a backup whose disk takes less than is written to the pool in `path`.
-pub(super) fn too_slow(path: Option<&Path>) -> Error {
-    let why = "more is written to the pool than the backup's disk takes; back up when less is, or to a \
-               faster disk";
-    Error::io("backing up", path.map(Into::into), io::Error::other(why))
-}
-
-/// B4: the lines in the first `kept` bytes, and the check words.
-pub(super) fn put_kept(to: &dyn Blank, kept: u64, mut check_words: Option<Words>) -> Result<()> {
+/// B4: the lines in the first `kept` bytes, of a pool of `len`, and the check words.
+pub(super) fn put_kept(
+    to: &dyn Blank,
+    len: u64,
+    kept: u64,
+    mut check_words: Option<Words>,
+) -> Result<()> {
     let mut bytes = vec![0; AT_ONCE * ENTRY_BYTES];
     for at in (0..kept).step_by(bytes.len()) {
         let bytes = &mut bytes[..(kept - at).min((AT_ONCE * ENTRY_BYTES) as u64) as usize];
         to.kept(at, bytes)?;
         for entry in bytes.chunks_exact(ENTRY_BYTES) {
+            // What was cut off by a close that did not come to its end.
+            if word(entry, 0) >= len {
+                continue;
+            }
             let words: [u64; 8] = std::array::from_fn(|i| word(entry, 8 + i * 8));
             to.store_line(word(entry, 0), &words)?;
             if let Some(check_words) = &mut check_words {

@@ -5,40 +5,43 @@
 //!
 //! | Step | What |
 //! |---|---|
-//! | A1 | the newest head is read, and the batches behind it: from now on they are *followed*, and their lines are kept |
-//! | A2 | the base is read, a MiB at a time, and written to the copy; behind each the lines of the batches that came meanwhile are kept |
+//! | A1 | the newest head is read, and then how long the pool is; the batches behind the head are *followed* from now on, and their lines kept |
+//! | A2 | the base is read, a MiB at a time, and written to the copy; behind each the lines of the batches that were noted meanwhile are kept |
 //! | A3 | the check words of the base are read |
-//! | A4 | until two batches have come since A1, or no line had a mark: the writer is waited for |
-//! | A5 | all batches that are there are followed to the last one, N; then the writer is still the same, and has the pool open. The cut of N is the backup's **cut** |
+//! | A4 | until two batches were noted since A1, or no line had a mark: the writer is waited for |
+//! | A5 | all batches are kept that are noted now, up to N; then the writer is still the same, and has the pool open. The cut of N is the backup's **cut** |
 //! | B4 | on as in `backup.rs`: the kept lines are put into the copy, in their order |
 //!
 //! *The copy is the cut.* What the base has at any time is of the batches up to one that is noted then (**S-2**). So all that was read of
 //! it is of batches up to N, as A5 comes later. A line that is in no batch behind the head of A1 was not stored to between the cut of that
 //! head and that of N: the base had it when the head was written (**S-3**), and a checkpoint that wrote it since has written the same.
-//! Any other line is kept as the last of these batches has it.
+//! Any other line is kept as the last of these batches has it. The pool was no longer at the cut of the head than when A1 asked, and what it has grown
+//! by since was zeros before it was stored to.
 //!
-//! *No batch is missed.* Each counts only if all of it is sound and chained to the one before. Where there is none, the newest head is read
-//! again: if it is not behind the batches that are kept, nothing of the ring behind them was free to be written over, so
-//! this is its end. If it is, the backup begins anew, some times. A head with another salt, or a closed one, is of another open.
-//! A longer ring has what counts at the same places.
+//! *No batch is missed.* Which one is noted the header of the live file says. Up to that each is there, sound and chained to the
+//! one before, or was written over since. Where it is not there the newest head is read again: it tells of a longer ring, in which
+//! what counts is at the same places, or that the backup was overtaken, and begins anew, some times. Nothing is read beyond, so a writer that never
+//! rests does not hold the backup up. A head with another salt, or a closed one, is of another open.
 //!
 //! *What had returned before the call is in it.* A store that no snapshot has yet has a mark (**S-4**), which goes when its batch is noted. One
-//! snapshot is taken after the other: of those whose batches A1 has not found the first may have had its cut before the call,
+//! snapshot is taken after the other: of those that A1 has not found noted the first may have had its cut before the call,
 //! the second has not.
 //!
-//! *Check words.* A checkpoint writes pages that batches behind the head have lines of, and their words; a close
-//! writes others, and is found out by A5. So blocks of pages that have no kept line have the words that were read (**S-8**), and all others
-//! get marks.
+//! *Check words.* A checkpoint writes pages that batches behind the head have lines of, and their words. So blocks of pages that have no
+//! kept line have the words that were read (**S-8**), and all others get marks. A close that begins meanwhile adds sums
+//! before it takes marks away, which are read before sums. Of a page with a kept line the other lines are those of the base, and
+//! damage in them is not found out, as after a loss of power.
 
+use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::backup::{copy_pages, push_entry, put_kept, too_slow};
+use super::backup::{copy_pages, push_entry, put_kept};
 use super::disk::LiveSource;
-use super::head::{Head, Position};
+use super::head::{Head, LIVE_WORDS, Position, last_batch};
 use super::parts::{Lines, Ring};
 use super::verify::Words;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::medium::logged::area::LogArea;
 use crate::medium::logged::format::word;
 use crate::medium::logged::recover::{AreaHead, newest_of_any};
@@ -48,29 +51,44 @@ use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES, SumArea};
 const ATTEMPTS: u32 = 4;
 /// Between two looks at what the writer has done.
 const ROUND: Duration = Duration::from_millis(2);
+/// Such looks in which nothing was noted, about.
+const PATIENCE: u32 = 60_000;
 /// The line of the superblock that says where the check words are, and the words in it.
 const CHECKS_LINE: u64 = CHECKS_OFF / LINE_BYTES * LINE_BYTES;
 const CHECKS_AT: usize = (CHECKS_OFF - CHECKS_LINE) as usize / 8;
 
 /// What a backup has to know of the writer.
 pub(in crate::medium) trait Writer {
-    /// That it is the one of before, and has the pool open; the image is as long as it says now.
+    /// That it is the one of before, and has the pool open.
     ///
     /// # Errors
     /// [`WriterGone`](ErrorKind::WriterGone), [`Io`](ErrorKind::Io).
     fn is_there(&self) -> Result<()>;
 
-    /// True if no line had a mark at some moment of this call, each for itself.
+    /// Bytes of the pool.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt), [`Io`](ErrorKind::Io).
+    fn pool_bytes(&self) -> Result<u64>;
+
+    /// The words of the live file's header, each by itself.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io).
-    fn is_at_rest(&self) -> Result<bool>;
+    fn header(&self) -> Result<[u64; LIVE_WORDS]>;
+
+    /// True if no line of a pool of so many bytes had a mark at some moment of this call, each for itself.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io).
+    fn is_at_rest(&self, pool_bytes: u64) -> Result<bool>;
 }
 
 /// Follows the batches of a writer.
 struct Following<'a, D> {
     disk: &'a D,
     uuid: [u64; 2],
+    writer: &'a dyn Writer,
     to: &'a dyn Blank,
     head: Head,
     /// All batches up to there, behind the head of A1, are kept.
@@ -89,9 +107,10 @@ fn newest<D: LiveSource>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
 }
 
 impl<D: LiveSource> Following<'_, D> {
-    /// Keeps the lines of all batches that are there, unless it was overtaken.
-    fn keep(&mut self) -> Result<()> {
-        while !self.is_overtaken {
+    /// Keeps the lines of all batches that are noted now, unless it was overtaken; the number of the last.
+    fn keep(&mut self) -> Result<u64> {
+        let noted = last_batch(&self.writer.header()?);
+        while self.at.batch < noted && !self.is_overtaken {
             let (mut lines, mut checks) = (Vec::new(), self.checks);
             let mut take = |some: Lines<'_>| {
                 for (off, line) in some.iter() {
@@ -113,17 +132,15 @@ impl<D: LiveSource> Following<'_, D> {
             if newest.salt != self.head.salt {
                 return Err(ErrorKind::WriterGone.into());
             }
-            self.is_overtaken = newest.at.batch > self.at.batch;
-            if self.is_overtaken {
-                break;
-            }
-            read?;
-            if newest.generation <= self.head.generation {
-                break;
+            let is_longer =
+                newest.generation > self.head.generation && newest.at.batch <= self.at.batch;
+            self.is_overtaken = !is_longer;
+            if newest.at.batch <= self.at.batch {
+                read?;
             }
             self.head = newest;
         }
-        Ok(())
+        Ok(noted)
     }
 }
 
@@ -140,32 +157,45 @@ pub(super) fn copy_beside<D: LiveSource>(
         writer.is_there()?;
         // A1
         let head = newest(disk, uuid)?;
+        let len = writer.pool_bytes()?;
         let (at, kept, checks, is_overtaken) = (head.at, 0, None, false);
-        let mut following = Following { disk, uuid, to, head, at, kept, checks, is_overtaken };
-        following.keep()?;
-        let first = following.at.batch;
+        let mut following =
+            Following { disk, uuid, writer, to, head, at, kept, checks, is_overtaken };
+        let first = following.keep()?;
         // A2
-        let len = disk.region().len();
-        let read = |off, bytes: &mut [u8]| disk.read_base(off, bytes);
-        let copied = copy_pages(to, (len, hole.clone()), attempt > 0, read, |done, of| {
+        let (read, mut of) = (|off, bytes: &mut [u8]| disk.read_base(off, bytes), 0);
+        let copied = copy_pages(to, (len, hole.clone()), attempt > 0, read, |done, all| {
             following.keep()?;
-            watch(done, of);
-            if following.is_overtaken { Err(too_slow(disk.path())) } else { Ok(()) }
+            of = all;
+            watch(done, all);
+            if following.is_overtaken { Err(overtaken(disk)) } else { Ok(()) }
         });
         if following.is_overtaken {
             continue;
         }
         copied?;
         // A3
-        let words = words_of(disk)?;
+        let words = words_of(disk, len)?;
         // A4, and A5
+        let (mut rounds, mut seen) = (0, None);
         loop {
-            let is_at_rest = writer.is_at_rest()?;
-            following.keep()?;
-            if is_at_rest || following.at.batch >= first + 2 || following.is_overtaken {
+            let is_due = following.at.batch < first + 2;
+            let is_at_rest = !is_due || writer.is_at_rest(writer.pool_bytes()?)?;
+            let noted = following.keep()?;
+            if is_at_rest || following.is_overtaken {
                 break;
             }
             writer.is_there()?;
+            rounds = if seen == Some(noted) { rounds + 1 } else { 0 };
+            seen = Some(noted);
+            if rounds == PATIENCE {
+                return Err(error(
+                    disk,
+                    "the process that writes has taken no snapshot for two minutes: it is stopped, \
+                                        or its interval is longer",
+                ));
+            }
+            watch(of, of);
             std::thread::sleep(ROUND);
         }
         writer.is_there()?;
@@ -174,24 +204,37 @@ pub(super) fn copy_beside<D: LiveSource>(
             continue;
         }
         // B4
-        to.reach(disk.region().len(), hole)?;
+        let len = writer.pool_bytes()?;
+        to.reach(len, hole)?;
         let is_moved = following
             .checks
             .is_some_and(|checks| words.as_ref().is_none_or(|words| words.area.words() != checks));
-        put_kept(to, following.kept, words.filter(|_| !is_moved))?;
+        put_kept(to, len, following.kept, words.filter(|_| !is_moved))?;
         return if is_moved { to.store_line(CHECKS_OFF, &[0]) } else { Ok(()) };
     }
-    Err(too_slow(disk.path()))
+    Err(overtaken(disk))
 }
 
-/// The check words of the base.
-fn words_of<D: LiveSource>(disk: &D) -> Result<Option<Words>> {
+fn error<D: LiveSource>(disk: &D, why: &'static str) -> Error {
+    Error::io("backing up", disk.path().map(Into::into), io::Error::other(why))
+}
+
+fn overtaken<D: LiveSource>(disk: &D) -> Error {
+    error(
+        disk,
+        "the log was written over before it was read, several times; back up when less is written to the pool, \
+                 or by the process that writes",
+    )
+}
+
+/// The check words of the base of so many bytes.
+fn words_of<D: LiveSource>(disk: &D, len: u64) -> Result<Option<Words>> {
     let word_at = |off| {
         let mut bytes = [0; 8];
         disk.read_base(off, &mut bytes)?;
         Ok(word(&bytes, 0))
     };
-    let area = SumArea::named(word_at)?.filter(|area| area.lies_in(disk.region()));
+    let area = SumArea::named(word_at)?.filter(|area| area.bytes().end <= len);
     area.map(|area| {
         let Range { start, end } = area.bytes();
         let mut bytes = vec![0; (end - start) as usize];

@@ -253,6 +253,11 @@ impl Noted {
     }
 }
 
+/// The last batch that these words of a header have, each by itself, as it was or was about to be noted: it is durable.
+pub(super) fn last_batch(words: &[u64; LIVE_WORDS]) -> u64 {
+    at::PLACES.map(|place| words[place]).into_iter().max().unwrap_or(0)
+}
+
 /// Where the last batches behind `from` up to `to` begin, as these words of a header have it: what is to be read soon.
 pub(super) fn begins(
     words: &[u64; LIVE_WORDS],

@@ -48,7 +48,7 @@ pub(super) use file::{PoolFile, real_dir};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
 use readers::{Readers, distrust, unless_read};
-use seen::Image;
+use seen::{Beside, Image};
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -832,7 +832,9 @@ impl Storage for Mapped {
     /// The file's bytes, where it is closed and nobody writes to it; or a cut, beside a writer with a live image.
     fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
         if let (Some(image), Some(readers)) = (&self.image, &self.readers) {
-            return self.copy_seen((image, readers), to, watch);
+            let writer = Beside::new((&self.file, &self.region), image, &readers.changes);
+            self.copy_beside(writer.log_area()?, &writer, to, watch)?;
+            return Ok(CopiedAs::Cut);
         }
         let mut superblock = [0; logged::SUPERBLOCK_BYTES as usize];
         let read = sys::read_at(self.file.file(), &mut superblock, 0);

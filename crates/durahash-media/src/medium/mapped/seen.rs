@@ -47,18 +47,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::Mapped;
 use super::file::{PoolFile, real_dir};
 use super::map::{MAPPING, Mapping};
-use super::readers::Readers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::changes::{Changes, Named};
-use crate::medium::live::{FileName, Layout, Writer};
+use crate::medium::live::{FileName, LIVE_WORDS, Layout, Writer};
 use crate::medium::logged::area::LogArea;
 use crate::medium::logged::{self, SUPERBLOCK_BYTES};
 use crate::medium::room::FIRST_BYTES;
-use crate::medium::{Blank, CopiedAs, Region, Storage, sys};
+use crate::medium::{Region, sys};
 
 pub(super) const OPENING: &str = "opening the pool to read it";
 pub(super) const LOOKING: &str = "looking for the writer of the pool";
@@ -155,42 +153,57 @@ impl Image {
     }
 }
 
-/// The writer whose live image `seen` shows, as it was when this was made.
-struct Beside<'a> {
-    seen: &'a Mapped,
+/// The writer of a pool's file, as it was when this was made, and its live image.
+pub(super) struct Beside<'a> {
+    file: &'a PoolFile,
+    region: &'a Region,
     image: &'a Image,
     changes: &'a Changes,
     counted: u64,
 }
 
-impl Writer for Beside<'_> {
-    fn is_there(&self) -> Result<()> {
-        let file = &self.seen.file;
-        let is_open = sys::is_locked(file.file()).map_err(|e| file.error(LOOKING, e))?;
-        let changes = self.changes;
-        if !is_open || changes.counted() != self.counted || !changes.are_as_named() {
-            return Err(ErrorKind::WriterGone.into());
-        }
-        self.seen.follow(logged::said_bytes(&self.seen.region)?.unwrap_or(0))
+impl<'a> Beside<'a> {
+    /// That of which a reader sees this region.
+    pub(super) fn new(
+        (file, region): (&'a PoolFile, &'a Region),
+        image: &'a Image,
+        changes: &'a Changes,
+    ) -> Self {
+        Beside { file, region, image, changes, counted: changes.counted() }
     }
 
-    fn is_at_rest(&self) -> Result<bool> {
-        self.image.has_marks(self.seen.region.len()).map(|has_marks| !has_marks)
+    /// Where the log lies in the pool's file.
+    pub(super) fn log_area(&self) -> Result<LogArea> {
+        let [.., off, bytes] = self.changes.named();
+        LogArea::at(off..off.saturating_add(bytes), self.region)
     }
 }
 
-impl Mapped {
-    /// A copy of the pool that another process has open with a live image: one cut of it.
-    pub(super) fn copy_seen(
-        &self,
-        (image, readers): (&Image, &Readers),
-        to: &dyn Blank,
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<CopiedAs> {
-        let (changes, [.., off, bytes]) = (&readers.changes, readers.changes.named());
-        let writer = Beside { seen: self, image, changes, counted: changes.counted() };
-        let area = LogArea::at(off..off + bytes, &self.region)?;
-        self.copy_beside(area, &writer, to, watch)?;
-        Ok(CopiedAs::Cut)
+impl Writer for Beside<'_> {
+    fn is_there(&self) -> Result<()> {
+        let is_open = sys::is_locked(self.file.file()).map_err(|e| self.file.error(LOOKING, e))?;
+        let changes = self.changes;
+        if is_open && changes.counted() == self.counted && changes.are_as_named() {
+            return Ok(());
+        }
+        Err(ErrorKind::WriterGone.into())
+    }
+
+    fn pool_bytes(&self) -> Result<u64> {
+        let bytes = logged::said_bytes(self.region)?.unwrap_or(0);
+        if self.image.reaches(bytes)? {
+            return Ok(bytes);
+        }
+        Err(Error::corrupt("the pool is longer than its live image", bytes))
+    }
+
+    fn header(&self) -> Result<[u64; LIVE_WORDS]> {
+        let mut bytes = [0; LIVE_WORDS * 8];
+        sys::read_at(&self.image.file, &mut bytes, 0).map_err(|e| self.image.error(e))?;
+        Ok(std::array::from_fn(|i| u64::from_le_bytes(bytes.as_chunks().0[i])))
+    }
+
+    fn is_at_rest(&self, pool_bytes: u64) -> Result<bool> {
+        self.image.has_marks(pool_bytes).map(|has_marks| !has_marks)
     }
 }

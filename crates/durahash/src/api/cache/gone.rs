@@ -53,9 +53,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn evicted(&self) -> impl Iterator<Item = Result<Gone<K, V>>> + use<K, V> {
-        let inner = Arc::clone(&self.inner);
+        // The cache is open as long as this is asked: the turns of a later open are others.
+        let (inner, guard) = (Arc::clone(&self.inner), Arc::clone(&self.guard));
         let entries = inner.beside.as_ref().map(|beside| beside.iter());
         entries.into_iter().flatten().filter_map(move |entry| {
+            let _open = &guard;
             let told = entry.and_then(|(id, entry)| {
                 if id < FIRST || !inner.has_gone(id, &entry)? {
                     return Ok(None);

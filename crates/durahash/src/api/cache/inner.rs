@@ -30,6 +30,7 @@ use crate::cache::planted::{Fault, planted};
 use crate::engine::data::Type;
 use crate::engine::expiry::NEVER;
 use crate::engine::maps::{Handle, OpenPool};
+use crate::engine::records::is_whole;
 use crate::engine::settings::{CacheOptions, DesignOptions};
 use crate::engine::spec::MapSpec;
 use crate::engine::walk::Place;
@@ -185,19 +186,29 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Stores what the next open needs; the order in which entries go where `saves_order`.
+    /// Stores what the next open needs, as far as a pool that is full has room for it; the order in which entries go where
+    /// `saves_order`.
     pub(super) fn leave(&self, saves_order: bool) -> Result<()> {
-        if let Some(queue) = &self.queue {
-            self.setting(NEXT, Some(queue.next()))?;
-        }
-        self.store_time(true)?;
-        self.store_counts()?;
-        let order = self.bounds.as_ref().and_then(|bounds| bounds.order.as_ref());
-        let order = order.filter(|_| saves_order);
-        match (&self.beside, order) {
-            (Some(beside), Some(order)) => unless_full(saved::leave(beside, &**order)),
+        let next = self.queue.as_ref().map(|queue| self.setting(NEXT, Some(queue.next())));
+        let next = unless_full(next.transpose().map(drop));
+        let time = unless_full(self.store_time(true));
+        let counts = unless_full(self.store_counts());
+        let bounds = self.bounds.as_ref().filter(|bounds| saves_order && self.can_save(bounds));
+        let order = match (&self.beside, bounds.and_then(|bounds| bounds.order.as_ref())) {
+            (Some(beside), Some(order)) => {
+                unless_full(is_whole(saved::leave(beside, &**order)).map(drop))
+            }
             _ => Ok(()),
-        }
+        };
+        next.and(time).and(counts).and(order)
+    }
+
+    /// False where the order in which entries go would take room that others may need before the next open gives it back.
+    fn can_save(&self, bounds: &Bounds) -> bool {
+        let (store, (entries, _)) = (&self.handle.engine.store, bounds.used());
+        let space = store.facts().space;
+        let free = store.max_bytes().saturating_sub(space.bytes) + space.free_bytes;
+        free >= 16 * entries + space.bytes / 16
     }
 
     /// The bounds that are set, or were; what is stored counts for them. The policy begins with the entries in the order that
@@ -247,8 +258,9 @@ impl Inner {
         match option {
             None => Ok(kept),
             Some(set) => {
+                // For want of room it holds for this open: what it sets may be what makes room.
                 if kept != option {
-                    beside.put(&key, &set.to_le_bytes())?;
+                    unless_full(beside.put(&key, &set.to_le_bytes()).map(drop))?;
                 }
                 Ok(option)
             }
@@ -261,7 +273,7 @@ impl Inner {
         let kept = beside.get(&POLICY)?.map(|name| String::from_utf8_lossy(&name).parse());
         let kept: Option<Policy> = kept.transpose()?;
         if let Some(set) = option.filter(|set| Some(*set) != kept) {
-            beside.put(&POLICY, set.to_string().as_bytes())?;
+            unless_full(beside.put(&POLICY, set.to_string().as_bytes()).map(drop))?;
         }
         Ok(option.or(kept).unwrap_or_default())
     }

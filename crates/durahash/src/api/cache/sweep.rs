@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Result, process};
 
-use super::inner::{Counts, Inner, TIME_EVERY, is_checking};
+use super::inner::{Counts, Inner, TIME_EVERY, is_checking, unless_full};
 use crate::engine::expiry::{NEVER, is_over};
 use crate::engine::records::is_damage;
 use crate::engine::walk::Place;
@@ -63,7 +63,8 @@ impl Inner {
         if is_checking() {
             return Ok(Step { counts, round: Some(counts) });
         }
-        self.store_time(false)?;
+        // A pool that is full gets room by what follows.
+        unless_full(self.store_time(false))?;
         let mut round = self.round();
         if round.at.is_none() && !self.expires.swap(false, Ordering::Relaxed) {
             round.ended += 1;

@@ -161,6 +161,13 @@ fn nothing_is_saved_for_nobody() {
         assert_eq!(saved(cache, drops), 4);
         drop(pool);
         assert_eq!(saved(options.create_on(Sim::new(1 << 20)).unwrap(), drops), 4);
+        // Nor is it where others may need the room.
+        let cache: Cache<u64, u64> = options.create_on(Sim::new(1 << 20)).unwrap();
+        let other = Options::new();
+        let other: crate::Map<u64, u64> = Pool::of(&cache).open_or_create("other", &other).unwrap();
+        while (0..4).all(|_| other.put(&other.len().unwrap(), &0).is_ok()) {}
+        drop(other);
+        assert_eq!(saved(cache, drops), 0);
     }
 }
 
