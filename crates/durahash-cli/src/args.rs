@@ -250,6 +250,9 @@ Examples:
         /// Write to this new file, and leave the pool as it is
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
+        /// Directory of the live image of a pool that was killed [default: the pool's]
+        #[arg(long, value_name = "DIR")]
+        live_dir: Option<PathBuf>,
     },
 
     /// Measure designs on this machine
@@ -443,7 +446,7 @@ pub(crate) struct New {
     #[arg(long, conflicts_with = "kind")]
     pub(crate) expiry: bool,
     /// Entries beyond which a new cache evicts [default: no bound]
-    #[arg(long, value_name = "N", requires = "expiry")]
+    #[arg(long, value_name = "N", requires = "expiry", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_entries: Option<u64>,
     /// Bytes of entries beyond which a new cache evicts, as 1GiB [default: no bound]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "expiry")]
@@ -484,7 +487,7 @@ pub(crate) struct BenchArgs {
     /// Designs to measure, separated by commas [default: all; reh in the suite summary]
     #[arg(long, value_parser = parse_design, value_delimiter = ',')]
     pub(crate) design: Option<Vec<Design>>,
-    /// Keys to load, at least 1000 [default: 1000000; 100000 in the suites summary and cache]
+    /// Keys to load, at least 1000 [default: 1000000; 400000 in the suite summary, 100000 in the suite cache]
     #[arg(long, value_name = "N")]
     pub(crate) keys: Option<u64>,
     /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys

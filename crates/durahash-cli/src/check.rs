@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use crate::args::{File, Kind};
 use crate::exit::{Exit, Failure};
-use crate::opened::MAIN;
-use crate::opened::Opened;
+use crate::opened::{MAIN, Opened, own_names};
 use crate::output::print_as;
 use crate::pool::{open_failed, read_options};
 use crate::progress::Progress;
@@ -55,10 +54,7 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
         &mut |map, finding| findings.push((map.to_owned(), finding)),
         &mut |done, of| progress.watch(done, of),
     )?;
-    let mut names = pool.names();
-    // The map beside a cache is a part of it.
-    let all = names.clone();
-    names.retain(|name| name.strip_suffix(".cache").is_none_or(|of| !all.iter().any(|n| n == of)));
+    let names = own_names(pool);
     let maps = (names != [MAIN]).then_some(names.len());
     let mut looked = Looked {
         called: Kind::Map.names().1,

@@ -1,21 +1,26 @@
 //! `compact`: a pool written anew.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use durahash::{Error, Options, Pool};
 
 use crate::exit::{Exit, Failure};
 use crate::output::print;
+use crate::pool::in_dir;
 use crate::progress::Progress;
 use crate::size::human;
 
 /// `durahash compact`.
-pub(crate) fn compact(pool: &Path, to: Option<&Path>) -> Result<Exit, Failure> {
+pub(crate) fn compact(
+    pool: &Path,
+    to: Option<&Path>,
+    live_dir: Option<&PathBuf>,
+) -> Result<Exit, Failure> {
     let before = file_bytes(pool)?;
     let mut progress = Progress::without_end("compacting");
     let watch = &mut |done, of| progress.watch(done, of);
-    let options = Options::new();
+    let options = in_dir(Options::new(), live_dir);
     let compacted = match to {
         Some(to) => options.compact_to::<Pool>(pool, to, watch),
         None => options.compact_watched::<Pool>(pool, watch),

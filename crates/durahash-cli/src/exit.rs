@@ -1,6 +1,5 @@
 //! How the command ends: exit codes, and failures in plain words with what to do about them.
 
-use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,13 +46,12 @@ impl Failure {
 
     /// A failure of the pool at `path`.
     pub(crate) fn pool(path: &Path, e: &Error) -> Self {
-        let pool = path.display();
         let mut message = match e.path() {
             // It names the file itself.
             Some(_) => e.to_string(),
-            None => format!("{pool}: {e}"),
+            None => format!("{}: {e}", path.display()),
         };
-        if let Some(advice) = advice(e.kind(), &pool) {
+        if let Some(advice) = advice(e, path) {
             message.push_str("; ");
             message.push_str(&advice);
         }
@@ -147,19 +145,50 @@ pub(crate) fn make_room(limit: &Limit) -> &'static str {
     match limit {
         Limit::Disk => "make space on the file system",
         Limit::Pool { .. } => "dump the pool and load the dump into one with a larger --max-size",
+        Limit::Design(_) => "put the rest into another pool",
         _ => "raise that limit, or put the rest into another pool",
     }
 }
 
+/// The same of a cache, whose bounds stay as they were made.
+pub(crate) fn make_room_in_cache(limit: &Limit) -> &'static str {
+    match limit {
+        Limit::Design(_) => {
+            "remove entries, or dump the cache and load the dump into one with larger bounds"
+        }
+        _ => make_room(limit),
+    }
+}
+
+/// A path as a shell reads it.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// True if there is no file at `path` that could be opened.
+pub(crate) fn is_missing(e: &Error, path: &Path) -> bool {
+    let ErrorKind::Io { doing, source } = e.kind() else { return false };
+    source.kind() == io::ErrorKind::NotFound
+        && e.path() == Some(path)
+        && ["opening the pool", "looking at", "looking for"].contains(doing)
+}
+
 /// Advice where the error itself has none.
-fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
-    let advice = match kind {
-        ErrorKind::Io { source, .. } => match source.kind() {
-            io::ErrorKind::NotFound => {
-                return Some(format!("`durahash create {pool}` makes a new pool"));
-            }
-            _ => return None,
-        },
+fn advice(e: &Error, path: &Path) -> Option<String> {
+    let pool = quoted(path);
+    let advice = match e.kind() {
+        ErrorKind::Io { .. } if is_missing(e, path) => {
+            return Some(format!("`durahash create {pool}` makes a new pool"));
+        }
+        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            "check that its directory exists"
+        }
+        ErrorKind::Io { .. } => return None,
         ErrorKind::NotAPool { .. } => "check the path",
         ErrorKind::Truncated { .. } => "copy it again, or restore a backup",
         ErrorKind::Corrupt { .. } => {
@@ -214,6 +243,19 @@ mod tests {
         assert_eq!(exit, 4);
         assert!(message.starts_with("opening the pool a.pool: "), "{message}");
         assert!(message.ends_with("`durahash create a.pool` makes a new pool"), "{message}");
+    }
+
+    #[test]
+    fn advice_is_a_command_that_a_shell_takes() {
+        for (path, wanted) in
+            [("a.pool", "a.pool"), ("a pool", "'a pool'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(Path::new(path)), wanted);
+        }
+        let damage = ErrorKind::Corrupt { what: "x", off: 0 }.into();
+        let message = Failure::pool(Path::new("a b.pool"), &damage).message.unwrap();
+        assert!(message.starts_with("a b.pool: "), "{message}");
+        assert!(message.contains("`durahash dump 'a b.pool'`"), "{message}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub(crate) enum Line {
 
 impl Input {
     /// The file at `path`, or the standard input for `-`; decompressed where it begins as gzip does,
-    /// or has to because its name ends in `.gz`.
+    /// or has to because its name ends in `.gz`. A regular file is read a little way: one that is none of that fails at once.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let read_bytes = Arc::new(AtomicU64::new(0));
         let watch = Rc::default();
@@ -89,8 +89,12 @@ impl Input {
         } else {
             detected(source)
         };
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+        if total_bytes.is_some() {
+            fill(&mut reader)?;
+        }
         Ok(Input {
-            reader: BufReader::with_capacity(BUFFER_BYTES, reader),
+            reader,
             name: if is_stdin { "standard input".into() } else { path.display().to_string() },
             total_bytes,
             read_bytes,

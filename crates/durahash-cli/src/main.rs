@@ -71,7 +71,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Backup { pool, to, live_dir, json } => {
             backup::backup(&pool, &to, live_dir.as_ref(), json)
         }
-        Command::Compact { pool, to } => compact::compact(&pool, to.as_deref()),
+        Command::Compact { pool, to, live_dir } => {
+            compact::compact(&pool, to.as_deref(), live_dir.as_ref())
+        }
         Command::Bench(args) => bench::bench(&args),
         Command::Node(args) => node::node(&args),
         Command::Remote(args) => remote::remote(&args),

@@ -1,12 +1,13 @@
 //! `maps`: the maps of a pool, listed, renamed and removed.
 
-use durahash::{Error, Options, Pool};
+use durahash::{Error, MapInfo, Options, Pool, Type};
 use serde_json::{Value, json};
 
-use crate::args::{Maps, MapsChange};
+use crate::args::{Kind, Maps, MapsChange};
 use crate::exit::{Exit, Failure};
+use crate::opened::BESIDE;
 use crate::output::print_as;
-use crate::pool::read_options;
+use crate::pool::{in_dir, read_options};
 
 /// `durahash maps`.
 pub(crate) fn maps(args: &Maps) -> Result<Exit, Failure> {
@@ -18,7 +19,13 @@ pub(crate) fn maps(args: &Maps) -> Result<Exit, Failure> {
         print_as(args.json, || Value::Array(listed.clone()), || as_text(&listed))?;
         return Ok(Exit::Ok);
     };
-    let pool: Pool = Options::new().open(path).map_err(failed)?;
+    if args.json || args.read.accept_suspect {
+        let message = "rename and remove: leave --json and --accept-suspect out, which are for a pool that is read";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let options = Options::new().verify(args.read.verify);
+    let options = in_dir(options, args.read.live_dir.as_ref());
+    let pool: Pool = options.open(path).map_err(failed)?;
     let changed = match change {
         MapsChange::Rename { name, new } => pool.rename(name, new),
         MapsChange::Remove { name } => pool.remove(name),
@@ -28,13 +35,23 @@ pub(crate) fn maps(args: &Maps) -> Result<Exit, Failure> {
 }
 
 fn list(pool: &Pool) -> Result<Vec<Value>, Error> {
-    let maps = pool.list()?.into_iter().map(|map| {
+    let maps = pool.list()?;
+    let is_cache = |map: &MapInfo| matches!(map.value_type, Type::Expiring(_));
+    let caches = maps.iter().filter(|map| is_cache(map));
+    let beside: Vec<_> = caches.map(|map| format!("{}{BESIDE}", map.name)).collect();
+    let own = maps.into_iter().filter(|map| !beside.contains(&map.name));
+    let maps = own.map(|map| {
+        let (kind, value_type) = match map.value_type {
+            Type::Expiring(of) => (Kind::Cache, of.value_type()),
+            of if map.is_multimap => (Kind::Multimap, of),
+            of => (Kind::Map, of),
+        };
         json!({
             "name": map.name,
-            "kind": if map.is_multimap { "multimap" } else { "map" },
+            "kind": kind.names().0,
             "design": map.design.to_string(),
             "key_type": map.key_type.to_string(),
-            "value_type": map.value_type.to_string(),
+            "value_type": value_type.to_string(),
             "entries": map.entries,
         })
     });

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use durahash_remote::Error;
 use durahash_remote::node::{Limits, Listening, Notice, Service, Token};
+use durahash_remote::{Error, ErrorKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::remote::{FabricName, Node, SIZE};
@@ -82,13 +82,24 @@ fn local(
 ) -> Result<Exit, Failure> {
     // It makes the directory, so it is there before there is anything to remove.
     let (mut guard, place) = Guard::start(dir)?;
-    let memory = place.lend(args.size.unwrap_or(SIZE)).map_err(|e| Failure::node(&e))?;
+    let memory = place.lend(args.size.unwrap_or(SIZE)).map_err(|e| not_lent(&e))?;
     guard.tell(&memory)?;
     let fabric = format!("local:{}", memory.dir().display());
     let node = listen(args, address, memory.offer(), token, &fabric)?;
     warn_others(address, &node);
     serve(node, ends, || Ok(()))?;
     Ok(Exit::Ok)
+}
+
+fn not_lent(e: &Error) -> Failure {
+    let mut failure = Failure::node(e);
+    if let ErrorKind::Full { wanted_bytes, limit } = e.kind() {
+        let place = e.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
+        failure.message = Some(format!(
+            "{place}no space for {wanted_bytes} bytes: {limit}; lend less with --size, or a file on a disk with --file"
+        ));
+    }
+    failure
 }
 
 /// The same in a file, which stays.

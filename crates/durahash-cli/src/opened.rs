@@ -11,6 +11,17 @@ use crate::args::Kind;
 /// The name of the map of a pool that was made with one.
 pub(crate) const MAIN: &str = "main";
 
+/// The end of the name of the map that lies beside a cache, and is a part of it.
+pub(crate) const BESIDE: &str = ".cache";
+
+/// The names of the maps of a pool, without what lies beside a cache.
+pub(crate) fn own_names(pool: &Pool) -> Vec<String> {
+    let all = pool.names();
+    let of_another =
+        |name: &String| name.strip_suffix(BESIDE).is_some_and(|of| all.iter().any(|n| n == of));
+    all.iter().filter(|name| !of_another(name)).cloned().collect()
+}
+
 /// An open pool, whatever its kind.
 pub(crate) enum Opened {
     Map(AnyMap),

@@ -1,16 +1,20 @@
 //! Pools as the commands open them.
 
+use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, File, Kind, New, Read, Write};
-use crate::exit::{Exit, Failure, make_room};
+use crate::exit::{Exit, Failure, is_missing, make_room, make_room_in_cache, quoted};
 use crate::lifetime::Expiry;
-use crate::opened::{MAIN, Opened, either};
+use crate::opened::{MAIN, Opened, either, own_names};
 use crate::store::{Pair, Store};
+
+/// Bytes of the parts in which a pool grows: its largest size is a multiple of them.
+const EXTENT_BYTES: u64 = 64 << 10;
 
 /// A map of a pool that is open, its name if it was asked for, and the pool's file.
 pub(crate) struct Pool<'a> {
@@ -68,15 +72,19 @@ impl Store for Pool<'_> {
     }
 
     fn check_command(&self) -> String {
-        format!("durahash check {}", self.path.display())
+        format!("durahash check {}", quoted(self.path))
     }
 
     fn failed(&self, e: &Error) -> Failure {
-        Failure::pool(self.path, e)
+        match self.kind() {
+            Kind::Cache => self.load_failed(e),
+            _ => Failure::pool(self.path, e),
+        }
     }
 
     fn load_failed(&self, e: &Error) -> Failure {
-        Failure::pool_or_full(self.path, e, make_room)
+        let is_cache = self.kind() == Kind::Cache;
+        Failure::pool_or_full(self.path, e, if is_cache { make_room_in_cache } else { make_room })
     }
 
     /// That is when its file is cut and marked as whole.
@@ -101,6 +109,13 @@ fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
     }
     let ty = new.codec.unwrap_or_default().data();
     let name = new.write.map.as_deref();
+    if name.is_some() && new.max_size.is_some() && pool.exists() {
+        let there: durahash::Pool = in_mode(Options::new(), &new.write)
+            .open(pool)
+            .map_err(|e| open_to_write_failed(pool, &e))?;
+        check_max_size(pool, new.max_size, there.stats().max_bytes)?;
+        there.close().map_err(|e| Failure::pool(pool, &e))?;
+    }
     Opened::create(pool, name, kind, ty, &options(new)).map_err(|e| creation_failed(pool, &e))
 }
 
@@ -121,13 +136,8 @@ pub(crate) fn open_of_several(args: &Read) -> Result<(Pool<'_>, Vec<String>), Fa
     let pool: durahash::Pool =
         read_options(&args.file).open(path).map_err(|e| open_failed(path, &e))?;
     let map = Opened::of(&pool, name.unwrap_or(MAIN)).map_err(|e| open_failed(path, &e))?;
-    let beside = match &map {
-        // What lies beside a cache is a part of it.
-        Opened::Cache(_) => format!("{}.cache", name.unwrap_or(MAIN)),
-        _ => String::new(),
-    };
-    let is_other = |other: &String| other != name.unwrap_or(MAIN) && *other != beside;
-    let others = pool.names().into_iter().filter(is_other).collect();
+    let mut others = own_names(&pool);
+    others.retain(|other| other != name.unwrap_or(MAIN));
     Ok((Pool { path, name, map }, others))
 }
 
@@ -143,8 +153,9 @@ pub(crate) fn open_to_write<'a>(path: &'a Path, write: &'a Write) -> Result<Pool
 pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &'a New) -> Result<Pool<'a>, Failure> {
     let name = new.write.map.as_deref();
     let open = || Opened::open(pool, name, &in_mode(Options::new(), &new.write));
-    let is_absent =
-        |e: &Error| is_missing(e) || name.is_some() && matches!(e.kind(), ErrorKind::NoMap { .. });
+    let is_absent = |e: &Error| {
+        is_missing(e, pool) || name.is_some() && matches!(e.kind(), ErrorKind::NoMap { .. })
+    };
     let map = match open() {
         Err(e) if is_absent(&e) => match make(pool, new) {
             // Another process was quicker.
@@ -172,7 +183,59 @@ pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &'a New) -> Result<Pool<'a
         );
         return Err(Failure::new(Exit::Usage, message));
     }
+    check_bounds(pool, &map, new)?;
     Ok(Pool { path: pool, name, map })
+}
+
+/// A pool and a cache keep the bounds that they were made with: others are refused.
+fn check_bounds(pool: &Path, map: &Opened, new: &New) -> Result<(), Failure> {
+    let New { max_size, max_entries, max_bytes_used, eviction, .. } = new;
+    if max_size.is_none() && max_entries.or(*max_bytes_used).is_none() && eviction.is_none() {
+        return Ok(());
+    }
+    let stats = map.stats().map_err(|e| Failure::pool(pool, &e))?;
+    check_max_size(pool, *max_size, stats.space.max_bytes)?;
+    let Some(cache) = stats.cache else { return Ok(()) };
+    let bounds = [
+        ("--max-entries", *max_entries, cache.max_entries),
+        ("--max-bytes-used", *max_bytes_used, cache.max_bytes_used),
+    ];
+    for (option, wanted, found) in bounds {
+        agree(pool, option, wanted, found)?;
+    }
+    // Without a bound there is nothing to evict, and the policy is not known.
+    if cache.eviction.is_some() {
+        agree(pool, "--eviction", *eviction, cache.eviction)
+    } else {
+        Ok(())
+    }
+}
+
+/// The same of the size of a pool, which is one of whole extents.
+fn check_max_size(pool: &Path, wanted: Option<u64>, found: Option<u64>) -> Result<(), Failure> {
+    let extents = |bytes: u64| bytes / EXTENT_BYTES;
+    if wanted.map(extents) == found.map(extents) {
+        return Ok(());
+    }
+    agree(pool, "--max-size", wanted, found)
+}
+
+/// Refuses an option that says another value than was found, if it says one.
+fn agree<T: Display + PartialEq>(
+    pool: &Path,
+    option: &str,
+    wanted: Option<T>,
+    found: Option<T>,
+) -> Result<(), Failure> {
+    if wanted.is_none() || wanted == found {
+        return Ok(());
+    }
+    let found = found.map_or_else(|| "without".into(), |found| format!("with {option} {found}"));
+    let message = format!(
+        "{}: the pool exists, {found}; leave {option} out, or load a dump of it into a new one",
+        pool.display()
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 fn options(new: &New) -> Options {
@@ -199,7 +262,8 @@ fn options(new: &New) -> Options {
     }
 }
 
-pub(crate) fn in_dir(options: Options, live_dir: Option<&std::path::PathBuf>) -> Options {
+/// The same, where the live image is in this directory.
+pub(crate) fn in_dir(options: Options, live_dir: Option<&PathBuf>) -> Options {
     match live_dir {
         Some(dir) => options.live_dir(dir.clone()),
         None => options,
@@ -242,17 +306,8 @@ fn open_to_write_failed(pool: &Path, e: &Error) -> Failure {
     failure
 }
 
-/// Where a pool was to be made, a missing file is its directory.
 fn creation_failed(pool: &Path, e: &Error) -> Failure {
-    if is_missing(e) {
-        return Failure::new(Exit::Io, format!("{e}; check that its directory exists"));
-    }
     Failure::pool_or_full(pool, e, |_| "no pool was made")
-}
-
-/// True if there was no file.
-fn is_missing(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ const BAR_CHARS: u64 = 40;
 pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let map = open_to_read(read)?.map;
     let progress = Progress::without_end("looking");
-    let (stats, live) = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
+    let (mut stats, live) = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
+    // As `maps` has them, and messages.
+    [stats.key_type, stats.value_type] = map.types();
     drop(progress);
     let (pool, kind) = (read.file.pool.display().to_string(), map.kind());
     let disk_bytes = fs::metadata(&read.file.pool).ok().map(|file| file.blocks() * 512);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use durahash_remote::node::Token;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, quoted};
 use crate::output::complain;
 
 /// Who is not the owner, and may read.
@@ -19,7 +19,7 @@ pub(crate) fn token(path: Option<&Path>) -> Result<Option<Token>, Failure> {
     // It is there, or was a moment ago.
     let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
     if mode & OTHERS != 0 {
-        complain(&format!("durahash: others may read the token: `chmod 600 {}`", path.display()));
+        complain(&format!("durahash: others may read the token: `chmod 600 {}`", quoted(path)));
     }
     Ok(Some(token))
 }

@@ -406,7 +406,8 @@ impl fmt::Display for Error {
             ),
             ErrorKind::NoLiveImage { why } => write!(
                 f,
-                "the pool was not closed, and {why}; accept_suspect opens the state that is on the disk, \
+                "the pool was not closed, and {why}; if its live image lies in another directory, name that \
+                 (`Options::live_dir`, `--live-dir`); else accept_suspect opens the state that is on the disk, \
                  without the last moments before the kill"
             ),
             ErrorKind::NoDax => write!(
@@ -475,6 +476,14 @@ mod tests {
     fn a_copy_is_told_how_to_be_made() {
         let error = Error::from(ErrorKind::Copied).to_string();
         assert!(error.contains("(`durahash backup`, `Map::backup`)"), "{error}");
+    }
+
+    #[test]
+    fn the_directory_of_a_live_image_is_asked_for_first() {
+        let why = "the file of its live image is not there";
+        let error = Error::from(ErrorKind::NoLiveImage { why }).to_string();
+        let [dir, accept] = ["`--live-dir`", "accept_suspect"].map(|what| error.find(what));
+        assert!(dir.is_some() && dir < accept, "{error}");
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl UcxNode {
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
         let UcxNodeOptions { bytes, max_clients: rows, .. } = *options;
         if bytes == 0 || !bytes.is_multiple_of(PAGE) || bytes > REGION_BYTES_MAX {
-            let what = "the bytes of a region are a multiple of 4096, and not more than 128 TiB";
+            let what =
+                "the bytes of a region are a multiple of 4096, at least 4096 and at most 128 TiB";
             return Err(ErrorKind::Options { what }.into());
         }
         if !(1..=ROWS_MAX).contains(&rows) {

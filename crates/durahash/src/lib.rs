@@ -1,4 +1,4 @@
-//! Hash maps in a file that survive a crash: lookups about as fast as in a map in memory, and data survives `kill -9`,
+//! Hash maps in a file that survive a crash: lookups of words about as fast as in a map in memory, and data survives `kill -9`,
 //! and in some modes the loss of power.
 //!
 //! ```
@@ -53,7 +53,7 @@
 //!
 //! | the pool lies | mode | process killed | system crashed, power lost |
 //! |---|---|---|---|
-//! | in a file on a disk | [`Interval`](SyncMode::Interval), the default | yes | all but about the last 100 ms |
+//! | in a file on a disk | [`Interval`](SyncMode::Interval), the default | yes | all but the last 0.1 to 0.2 s, or more where the disk cannot keep up |
 //! | | [`Strict`](SyncMode::Strict) | yes | yes |
 //! | | [`Process`](SyncMode::Process), the default on tmpfs | yes | no: the pool is refused |
 //! | in a file on a DAX file system | any | yes | yes |
@@ -100,7 +100,7 @@
 //!
 //! - [`Design::Reh`], the default: the fewest reads and writes, a steady load factor, and opens in milliseconds. It
 //!   takes 6 bytes of DRAM for each entry, which the first operations after an open fill again.
-//! - [`Design::Pea`]: opens in a millisecond at any size, keeps almost nothing in DRAM, and has the multimaps. A lookup
+//! - [`Design::Pea`]: opens in milliseconds at any size, keeps almost nothing in DRAM, and has the multimaps. A lookup
 //!   of an absent key reads 1.3 buckets.
 //! - [`Design::Esh`]: opens in milliseconds, and its splits are small. An insert writes one more line.
 //! - [`Design::Rewo`]: answers skewed lookups on a slow medium from a table in DRAM.
@@ -108,10 +108,10 @@
 //! These times hold after a close, in the mode `Process`, and with a live image. After a kill a log of lines adds up to
 //! 0.2 s.
 //!
-//! # Custom designs and media
+//! # Custom media
 //!
-//! Implement [`index::Index`] for a design, `durahash_media::Medium` for a medium; open it with
-//! [`Options::create_on`].
+//! Implement `durahash_media::Medium`, and make a pool on it by [`Options::create_on`]. A design is written within this
+//! crate: [`index::Index`] says what one has to do.
 
 #![forbid(unsafe_code)]
 

@@ -75,7 +75,7 @@ fn bounds_are_kept_and_stats_tell_of_them() {
     assert_eq!(work.run("dump c.pool --map c").ok().lines().count(), 10);
     work.run("put c.pool --map c more value --ttl 0s").ok();
     let json = work.run("stats c.pool --map c --json").json();
-    assert_eq!((&json["kind"], &json["value_type"]), (&"cache".into(), &"expiring bytes".into()));
+    assert_eq!((&json["kind"], &json["value_type"]), (&"cache".into(), &"bytes".into()));
     let stored = json["entries"].as_u64().unwrap();
     // The sweep may have been there before the command ended.
     let wanted = serde_json::json!({
@@ -93,7 +93,27 @@ fn bounds_are_kept_and_stats_tell_of_them() {
 
     work.run("create n.pool --expiry --max-entries 1 --eviction none").ok();
     work.run("put n.pool a 1").ok();
-    assert!(work.run("put n.pool b 2").failed(4).contains("as much as it may"));
+    for (line, input) in [("put n.pool b 2", ""), ("load n.pool", "b\t2\n")] {
+        let complaint = work.feed(line, input.as_bytes()).complains(4, "as much as it may");
+        assert!(complaint.contains("remove entries, or dump the cache"), "{complaint}");
+    }
+    let maps = work.run("maps n.pool --json").json();
+    let wanted = serde_json::json!([{
+        "name": "main", "kind": "cache", "design": "reh", "key_type": "bytes", "value_type": "bytes", "entries": 1,
+    }]);
+    assert_eq!(maps, wanted);
+    work.feed("load n.pool - --expiry --max-entries 1 --eviction none", b"a\t1\n").ok();
+    for (option, found) in [
+        ("--max-entries 2", "with --max-entries 1"),
+        ("--max-bytes-used 1MiB", "without"),
+        ("--eviction lru", "with --eviction none"),
+    ] {
+        let complaint = work.feed(&format!("load n.pool - --expiry {option}"), b"a\t1\n").failed(2);
+        assert!(
+            complaint.starts_with(&format!("n.pool: the pool exists, {found}; leave ")),
+            "{complaint}"
+        );
+    }
     assert!(
         work.run("stats n.pool")
             .ok()

@@ -123,6 +123,7 @@ fn compressed_files_are_loaded() {
     let complaint = work.run("load c.pool no.gz").failed(4);
     assert!(complaint.starts_with("reading no.gz: "), "{complaint}");
     assert!(!complaint.contains("loaded"), "{complaint}");
+    assert!(!work.path("c.pool").exists(), "nothing to load, no pool");
 
     // Whatever it is called, and wherever it comes from.
     work.write("in.tsv", &gz);
@@ -161,6 +162,17 @@ fn a_load_agrees_with_the_pool_that_is_there() {
     work.feed("load n.pool --codec u64 --design reh", b"3\t3\n").ok();
     work.feed("load n.pool --codec bytes", b"4\t4\n").complains(2, "keys of u64 and values of u64");
     assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
+
+    // A pool has whole extents, so this is more than it has.
+    for _ in 0..2 {
+        work.feed("load a.pool - --max-size 10000000", b"1\t1\n").ok();
+    }
+    work.run("create a.pool --map m --max-size 10000000").ok();
+    work.feed("load n.pool - --max-size 1GiB", b"4\t4\n").complains(2, "without; leave --max-size");
+    for line in ["load a.pool - --max-size 2MiB", "create a.pool --map o --max-size 2MiB"] {
+        work.feed(line, b"4\t4\n").complains(2, "exists, with --max-size 9961472; ");
+    }
+    assert_eq!(work.run("maps a.pool").ok().lines().count(), 2);
 }
 
 #[test]
@@ -419,7 +431,8 @@ fn wrong_usage_says_what_is_right() {
         ("get a.pool", "<KEY>"),
         ("create a.pool --design none", "the designs are reh"),
         ("create a.pool --codec text", "bytes, u64"),
-        ("create a.pool --max-size 10", "too small"),
+        ("create a.pool --max-size 10", "128 KiB"),
+        ("create a.pool --expiry --max-entries 0", "--max-entries"),
         ("create a.pool --max-size 10Gb", "KiB, MiB, GiB or TiB"),
         ("create a.pool --max-size 1EiB", "256TiB"),
         ("create a.pool --kind multimap --design reh", "no --kind multimap"),

@@ -185,6 +185,8 @@ fn a_full_file_system_keeps_what_it_has() {
     assert!(complaint.ends_with("; nothing of the backup is left"), "{complaint}");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
     fill(&work, &dir, "; make space on the file system; ");
+    let node = "node --listen 127.0.0.1:0 --size 64MiB --fabric local:small/node";
+    work.run(node).complains(4, "the disk is full, or a quota is reached; lend less with --size");
     drop(mount);
 }
 
@@ -262,8 +264,16 @@ fn missing_files_are_named() {
     assert!(work.run("load a.pool none.tsv").failed(4).starts_with("reading none.tsv: "));
     assert!(work.run("load a.pool .").failed(4).starts_with("reading .: "));
     assert!(!work.path("a.pool").exists(), "nothing to load, no pool");
-    for line in ["create none/a.pool", "load none/a.pool -"] {
-        assert!(work.run(line).failed(4).ends_with("check that its directory exists"));
+    work.run("create b.pool --durability interval --live-image").ok();
+    for line in [
+        "create none/a.pool",
+        "load none/a.pool -",
+        "compact b.pool --to none/c.pool",
+        "backup b.pool none/c.pool",
+        "put b.pool a b --live-dir none",
+    ] {
+        let complaint = work.run(line).failed(4);
+        assert!(complaint.ends_with("; check that its directory exists"), "{complaint}");
     }
 }
 
@@ -314,6 +324,33 @@ fn damage_is_found_and_the_rest_is_saved() {
     assert_eq!(dump.sorted_lines(), lines);
     assert!(fs::read(work.path("a.pool")).unwrap() == bytes, "readers change nothing");
     assert!(work.run("compact a.pool").failed(3).starts_with("a.pool: "));
+}
+
+/// A pool that was killed is written, too, where its live image is not beside it.
+#[test]
+fn a_live_image_in_another_directory_is_asked_for() {
+    let work = Work::new();
+    fs::create_dir(work.path("live")).unwrap();
+    work.run("create a.pool --map m --durability interval --live-image --live-dir live").ok();
+    for (line, rest) in [("maps a.pool", "rename m n"), ("compact a.pool", "")] {
+        let map = if rest.is_empty() { "n" } else { "m" };
+        let mut load = work.start(&format!("load a.pool - --map {map} --live-dir live"));
+        let stdin = load.stdin.take();
+        wait_until(&mut load, || work.run("maps a.pool").code == Some(5));
+        load.kill().unwrap();
+        load.wait().unwrap();
+        drop(stdin);
+        for line in [format!("{line} {rest}"), format!("get a.pool k --map {map}")] {
+            let complaint = work
+                .run(line.trim_end())
+                .complains(3, "name that (`Options::live_dir`, `--live-dir`)");
+            assert!(complaint.contains("dump --accept-suspect"), "{complaint}");
+        }
+        work.run(format!("{line} --live-dir live {rest}").trim_end()).ok();
+    }
+    assert_eq!(work.run("dump a.pool --map n").ok(), "");
+    work.run("maps a.pool --accept-suspect remove n")
+        .complains(2, "leave --json and --accept-suspect out");
 }
 
 #[test]

@@ -19,6 +19,7 @@
 //! ```
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
@@ -107,7 +108,12 @@ impl SharedRegion {
         // The header comes last: a file without one is not a region yet.
         sys::allocate(file, 0, bytes)
             .and_then(|()| sys::write_at(file, &header.to_bytes(), 0))
-            .map_err(|e| Error::io("creating the region", Some(path.into()), e))
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Error::full(bytes, Limit::Disk).at_path(path)
+                }
+                _ => Error::io("creating the region", Some(path.into()), e),
+            })
     }
 
     /// Maps the file at `path`, which others may have mapped.
@@ -233,7 +239,7 @@ fn merge(word: &PmU64, at: usize, bytes: &[u8]) {
 
 pub(super) fn check_bytes(bytes: u64) -> Result<()> {
     if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > super::ADDRESS_BYTES {
-        let what = "the size of a region must be a multiple of 4096, and at most 128 TiB";
+        let what = "the size of a region must be a multiple of 4096, at least 4096 bytes and at most 128 TiB";
         return Err(ErrorKind::Options { what }.into());
     }
     Ok(())

@@ -143,7 +143,8 @@ impl<M: Medium> Pool<M> {
             format.max_bytes &= !(format.extent_bytes() - 1);
         }
         if format.max_extents() <= 1 {
-            return Err(ErrorKind::Options { what: "max_bytes is too small for a pool" }.into());
+            let what = "max_bytes is too small for a pool, which has two extents at least, 128 KiB; some designs need 256";
+            return Err(ErrorKind::Options { what }.into());
         }
         medium.grow(format.extent_bytes())?;
         let uuid = medium.new_uuid()?;

@@ -1,4 +1,4 @@
-"""Dictionaries in a file that survive kill -9, about as fast as dict.
+"""Dictionaries in a file that survive kill -9.
 
 A Map is a file, a *pool*, that the threads of one process read and write through a memory mapping. There is no server
 and no save: when an assignment has returned, the entry survives the death of the process.

@@ -81,8 +81,9 @@ class Map(_native.Map, MutableMapping):
     Options, all by name:
 
     - ``create``: True to refuse a file that is there, False to refuse to make one
-    - ``mode``: ``"interval"``, the default (a kill loses nothing, loss of power the last 100 ms; ``"interval:20"``
-      is 20 ms), ``"strict"`` (loss of power loses nothing), ``"process"`` (loss of power loses the pool)
+    - ``mode``: ``"interval"``, the default (a kill loses nothing, loss of power the last 0.1 to 0.2 s, or
+      more where the disk cannot keep up; ``"interval:20"`` is 20 ms in place of 100), ``"strict"`` (loss of power loses
+      nothing), ``"process"`` (loss of power loses the pool)
     - ``read_only``: the file is not changed, and several processes may read it at once
     - ``readers``: True to let them read it beside this map: in the mode ``process``, or with a live image
     - ``live_image``: in the mode interval or strict, False for a log of lines in place of a live image, which a new

@@ -51,7 +51,8 @@ macro_rules! common_methods {
         /// first call may count, which takes time in proportion to the pool.
         ///
         /// # Errors
-        /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+        /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged; [`Io`](crate::ErrorKind::Io) once its disk has failed;
+        /// [`WriterGone`](crate::ErrorKind::WriterGone) of a [reader](crate::Options::readers) whose writer has gone.
         ///
         /// ```
         #[doc = $example]

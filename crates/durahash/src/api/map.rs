@@ -125,7 +125,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// crash that [`durability`](Map::durability) covers could take back.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged; [`Io`](crate::ErrorKind::Io) once its disk has failed;
+    /// [`WriterGone`](crate::ErrorKind::WriterGone) of a [reader](crate::Options::readers) whose writer has gone.
     ///
     /// ```
     /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;

@@ -168,7 +168,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// [`durability`](MultiMap::durability) covers could take back.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged; [`Io`](crate::ErrorKind::Io) once its disk has failed;
+    /// [`WriterGone`](crate::ErrorKind::WriterGone) of a [reader](crate::Options::readers) whose writer has gone.
     ///
     /// ```
     /// let map: durahash::MultiMap<str, u64> = durahash::Options::new().in_memory()?;

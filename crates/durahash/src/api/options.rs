@@ -500,7 +500,10 @@ impl Options {
     /// [`Types`](crate::ErrorKind::Types) where the pool holds other keys or values;
     /// [`Design`](crate::ErrorKind::Design) where it is a multimap and `T` is a map, or the other way round;
     /// [`Locked`](crate::ErrorKind::Locked); [`PowerLoss`](crate::ErrorKind::PowerLoss), see
-    /// [`accept_suspect`](Options::accept_suspect); [`NotAPool`](crate::ErrorKind::NotAPool),
+    /// [`accept_suspect`](Options::accept_suspect); [`Copied`](crate::ErrorKind::Copied), of a copy of a pool that was
+    /// open; [`NoLiveImage`](crate::ErrorKind::NoLiveImage), see [`live_dir`](Options::live_dir);
+    /// [`Full`](crate::ErrorKind::Full) where the disk has no space for a log, a live image or holes of the file;
+    /// [`Options`](crate::ErrorKind::Options) where the pool cannot be opened so; [`NotAPool`](crate::ErrorKind::NotAPool),
     /// [`Version`](crate::ErrorKind::Version), [`ByteOrder`](crate::ErrorKind::ByteOrder),
     /// [`Truncated`](crate::ErrorKind::Truncated), [`Corrupt`](crate::ErrorKind::Corrupt) as the bytes are;
     /// [`NoDax`](crate::ErrorKind::NoDax); [`Io`](crate::ErrorKind::Io). None of them touches the file.
@@ -599,6 +602,20 @@ impl Options {
     ///
     /// # Errors
     /// As [`open`](Options::open).
+    ///
+    /// ```
+    /// use durahash::{Map, Options, SyncMode};
+    /// use durahash_media::{Mapped, MappedOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map: Map<u64, u64> = Options::new().sync_mode(SyncMode::Process).create(&path)?;
+    /// map.put(&1, &10)?;
+    /// map.close()?;
+    /// let medium = Mapped::open(&path, false, &MappedOptions::default())?;
+    /// let map: Map<u64, u64> = Options::new().open_on(medium)?;
+    /// assert_eq!(map.get(&1)?, Some(10));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
         open::open_on(&self.settings, medium, T::REQUIRED)
             .and_then(|pool| T::new(pool, &self.settings))

@@ -74,7 +74,7 @@ pub struct MapInfo {
     pub design: Design,
     /// Type of the keys.
     pub key_type: Type,
-    /// Type of the values.
+    /// Type of the values; [`Type::Expiring`] if the map is a [`Cache`](crate::Cache).
     pub value_type: Type,
     /// How many entries there are.
     pub entries: u64,

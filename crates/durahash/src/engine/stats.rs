@@ -25,7 +25,8 @@ pub struct Stats {
     pub design: Design,
     /// Type of the keys.
     pub key_type: Type,
-    /// Type of the values.
+    /// Type of the values; of a cache [`Type::Expiring`], which [`AnyCache::value_type`](crate::AnyCache::value_type)
+    /// leaves out.
     pub value_type: Type,
     /// How many keys there are.
     pub keys: u64,

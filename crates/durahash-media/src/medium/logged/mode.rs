@@ -22,10 +22,11 @@ use crate::medium::Durability;
 pub enum SyncMode {
     /// At once against the death of the process; not against the loss of power.
     Process,
-    /// At once against the death of the process. Against the loss of power after so long, and what
-    /// the write that follows takes: what is left is everything up to some operation, and nothing
-    /// after it. Whole milliseconds count. Changes that a killed process had not written yet are in the page
-    /// cache, and the next open writes them: until then the loss of power takes them, however late.
+    /// At once against the death of the process. Against the loss of power after so long, with a live image twice as
+    /// long, and what the write that follows takes, which is more where the disk cannot keep up: what is left is
+    /// everything up to some operation, and nothing after it. Whole milliseconds count. Changes that a killed process
+    /// had not written yet are in the page cache, and the next open writes them: until then the loss of power takes
+    /// them, however late.
     Interval(Duration),
     /// When it returns.
     Strict,

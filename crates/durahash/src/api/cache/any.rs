@@ -77,7 +77,8 @@ impl AnyCache {
         self.cache.map.handle.engine.key
     }
 
-    /// The type of the values, without their expiry.
+    /// The type of the values, without their expiry. [`Stats`] and [`MapInfo`](crate::MapInfo) have it with that, as
+    /// [`Type::Expiring`].
     ///
     /// ```
     #[doc = example!()]
