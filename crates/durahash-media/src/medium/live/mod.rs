@@ -104,6 +104,7 @@ mod open;
 mod verify;
 
 mod backup;
+
 mod beside;
 
 #[cfg_attr(loom, allow(dead_code, reason = "live files are not modelled"))]
