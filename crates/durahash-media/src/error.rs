@@ -233,6 +233,9 @@ pub enum Limit {
     Addresses,
     /// The memory of the nodes.
     Nodes,
+    /// The bound of a cache: while room was made for the new value of an entry, that was changed by another thread, or went.
+    /// Another try may succeed at once.
+    Overtaken,
     /// A bound of the design.
     Design(&'static str),
 }
@@ -254,6 +257,9 @@ impl fmt::Display for Limit {
             Limit::Memory => f.write_str("the machine, or a control group, has less memory left"),
             Limit::Addresses => f.write_str("no address space is left after the pool's mapping"),
             Limit::Nodes => f.write_str("the memory of the nodes is used up"),
+            Limit::Overtaken => f.write_str(
+                "the entry was changed by another thread, or went, while room was made for its new value; try again",
+            ),
             Limit::Design(what) => f.write_str(what),
         }
     }

@@ -509,7 +509,6 @@ fn a_sweep_takes_nothing_that_was_touched() {
     }
 }
 
-/// By a step half a second after the last time.
 /// Its records use up the blocks of the size in which the time is stored, too.
 #[test]
 fn a_full_pool_forgets_all_the_same() {
@@ -530,6 +529,7 @@ fn a_full_pool_forgets_all_the_same() {
     }
 }
 
+/// By a step half a second after the last time.
 #[test]
 fn the_time_is_stored_at_least_once_a_second() {
     let clock = Clock::manual(START);

@@ -244,6 +244,27 @@ fn no_entry_goes_for_its_own_longer_value() {
     }
 }
 
+/// Nor for what is more than the bound says for a moment.
+#[test]
+fn no_entry_goes_for_the_bytes_that_it_was_lent() {
+    for (&design, policy) in Design::ALL.iter().cycle().zip(POLICIES) {
+        let options = options(design, &Clock::manual(START));
+        let options = options.max_bytes_used(100_000).eviction(policy);
+        for _ in 0..20 {
+            let cache: Cache<u64, [u8]> = options.in_memory().unwrap();
+            (0..8).for_each(|key| cache.put(&key, &[0; 12_400]).unwrap());
+            let used = (0..3).flat_map(|_| 0..8);
+            used.for_each(|key| drop(cache.get(&key).unwrap()));
+            for len in [1500, 3000, 4500] {
+                let made = cache.update(&8, |_| Change::Set(vec![1; len])).unwrap();
+                cache.expire(&8, MILLI).unwrap();
+                assert_eq!(cache.get(&8).unwrap(), made, "{design}, {policy}");
+            }
+            assert!(cache.stats().unwrap().cache.unwrap().bytes_used.unwrap() <= 100_000);
+        }
+    }
+}
+
 /// What expires first goes first, about, and what never does last.
 #[test]
 fn the_soonest_goes() {

@@ -156,8 +156,7 @@ impl Bounds {
 /// The error of a change that has waited for room, and comes too late. `bytes`: of its entry.
 #[cold]
 pub(super) fn overtaken(bytes: i64) -> Error {
-    let what = "the entry was changed, or went, while room was made for its new value";
-    Error::full(bytes as u64, Limit::Design(what))
+    Error::full(bytes as u64, Limit::Overtaken)
 }
 
 /// A place that is reserved, until it is settled or dropped.

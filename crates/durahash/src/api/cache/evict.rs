@@ -31,7 +31,7 @@ thread_local! {
 pub(super) type Entry = Option<i64>;
 
 /// Spares no entry.
-fn none(_: u64) -> bool {
+pub(super) fn none(_: u64) -> bool {
     false
 }
 
@@ -351,7 +351,8 @@ impl Inner {
         // Who waits for a place has it from here on, or a victim.
         drop(place);
         // A closure may have made a value longer. Who cannot evict now leaves it to the next insert.
-        let _ = self.shrink(bounds);
+        let is_there = after.is_some();
+        let _ = self.shrink(bounds, |other| is_there && other == h);
     }
 
     /// The bytes of an entry, as they count.
@@ -362,11 +363,15 @@ impl Inner {
         }
     }
 
-    /// Evicts what is more than the bounds say.
-    pub(super) fn shrink(&self, bounds: &Bounds) -> Result<()> {
+    /// Evicts what is more than the bounds say, and not `spared`.
+    pub(super) fn shrink(
+        &self,
+        bounds: &Bounds,
+        spared: impl Fn(u64) -> bool + Copy,
+    ) -> Result<()> {
         let mut tries = TRIES;
         while bounds.order.is_some() && bounds.is_over() && tries > 0 {
-            if self.evict(bounds, none)?.is_none() {
+            if self.evict(bounds, spared)?.is_none() {
                 tries -= 1;
                 self.engine().store.wait();
             }
@@ -381,18 +386,23 @@ impl Inner {
         spared: impl Fn(u64) -> bool,
     ) -> Result<Option<Place<'a>>> {
         let Some(order) = &bounds.order else { return Ok(None) };
-        let mut stay = Vec::new();
+        let (mut stay, mut hand) = (Vec::new(), None);
         let chosen = loop {
             let chosen = match bounds.policy {
                 Policy::Soonest => self.soonest(bounds, &**order),
                 _ => order.next_victim(),
             };
             match chosen {
-                Some(Victim { hash, .. }) if spared(hash) => stay.push(hash),
+                Some(Victim { hash, .. }) if spared(hash) => {
+                    // Others that find nothing to evict wait for these.
+                    hand.get_or_insert_with(|| bounds.hand());
+                    stay.push(hash);
+                }
                 _ => break chosen,
             }
         };
         stay.into_iter().for_each(|h| order.inserted(h));
+        drop(hand);
         let Some(Victim { hash: h, next: [soon, later] }) = chosen else { return Ok(None) };
         // Others that find nothing to evict wait for this.
         let mut place = bounds.hand();

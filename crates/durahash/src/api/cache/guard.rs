@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use durahash_media::{Durability, Result};
 
+use super::evict::none;
 use super::inner::{Inner, unless_full};
 use super::sweep::Sweeper;
 use crate::engine::Single;
@@ -34,7 +35,7 @@ impl Guard {
         }
         let inner = Arc::new(Inner::open(handle, options)?);
         if let Some(bounds) = &inner.bounds {
-            unless_full(inner.shrink(bounds))?;
+            unless_full(inner.shrink(bounds, none))?;
         }
         let sweeps = options.sweep && !pool.store.is_read_only();
         let sweeper = if sweeps { Sweeper::start(Arc::clone(&inner)) } else { None };

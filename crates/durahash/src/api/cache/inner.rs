@@ -191,6 +191,7 @@ impl Inner {
     pub(super) fn leave(&self, saves_order: bool) -> Result<()> {
         let next = self.queue.as_ref().map(|queue| self.setting(NEXT, Some(queue.next())));
         let next = unless_full(next.transpose().map(drop));
+        let limits = unless_full(self.keep_limits());
         let time = unless_full(self.store_time(true));
         let counts = unless_full(self.store_counts());
         let bounds = self.bounds.as_ref().filter(|bounds| saves_order && self.can_save(bounds));
@@ -200,7 +201,16 @@ impl Inner {
             }
             _ => Ok(()),
         };
-        next.and(time).and(counts).and(order)
+        next.and(limits).and(time).and(counts).and(order)
+    }
+
+    /// Stores what an open has set, if there was no room for it then.
+    fn keep_limits(&self) -> Result<()> {
+        let Some(bounds) = &self.bounds else { return Ok(()) };
+        let (max_entries, max_bytes) = bounds.max();
+        self.setting(MAX_ENTRIES, max_entries)?;
+        self.setting(MAX_BYTES, max_bytes)?;
+        self.policy(Some(bounds.policy)).map(drop)
     }
 
     /// False where the order in which entries go would take room that others may need before the next open gives it back.
@@ -245,8 +255,8 @@ impl Inner {
 
     /// The bounds of entries and of bytes, and the policy, that are set or were.
     pub(super) fn limits(&self, options: &CacheOptions) -> Result<(Max, Policy)> {
-        let max_entries = self.setting(MAX_ENTRIES, options.max_entries)?;
-        let max_bytes = self.setting(MAX_BYTES, options.max_bytes_used)?;
+        let max_entries = self.limit(MAX_ENTRIES, options.max_entries)?;
+        let max_bytes = self.limit(MAX_BYTES, options.max_bytes_used)?;
         let max = (max_entries.filter(|max| *max != NONE), max_bytes.filter(|max| *max != NONE));
         Ok((max, self.policy(options.eviction)?))
     }
@@ -258,12 +268,19 @@ impl Inner {
         match option {
             None => Ok(kept),
             Some(set) => {
-                // For want of room it holds for this open: what it sets may be what makes room.
                 if kept != option {
-                    unless_full(beside.put(&key, &set.to_le_bytes()).map(drop))?;
+                    beside.put(&key, &set.to_le_bytes())?;
                 }
                 Ok(option)
             }
+        }
+    }
+
+    /// The same of a bound: for want of room it holds for this open, as it may be what makes room, and a close stores it.
+    fn limit(&self, key: u64, option: Option<u64>) -> Result<Option<u64>> {
+        match self.setting(key, option) {
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => Ok(option),
+            limit => limit,
         }
     }
 
@@ -310,11 +327,16 @@ impl Inner {
         lock(&self.round, &*self.handle.engine.store)
     }
 
-    /// Lets the sweep rest during a check. What the check calls may begin another one.
+    /// Lets the sweep rest during a check. What the check calls may begin another one, of this cache, or of one whose sweep is under
+    /// way, for which it does not wait: another thread's check may wait for this one.
     pub(super) fn rest(&self) -> Rest<'_> {
         let this = std::ptr::from_ref(self).addr();
-        let rests = CHECKED.with_borrow(|checked| checked.contains(&this));
-        let round = (!rests).then(|| self.round());
+        let round =
+            match CHECKED.with_borrow(|checked| (checked.is_empty(), checked.contains(&this))) {
+                (true, _) => Some(self.round()),
+                (false, true) => None,
+                (false, false) => self.round.try_lock().ok(),
+            };
         CHECKED.with_borrow_mut(|checked| checked.push(this));
         Rest { _round: round }
     }

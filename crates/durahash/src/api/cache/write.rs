@@ -122,8 +122,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// Changes the entry of `key`, while its bucket is locked, as `f` says of the expiry and the value that it has, and
     /// of the time; one that has expired is none. Returns the other result of `f`.
     ///
-    /// What has no room is kept, and stored when room was made, if the entry is still what `f` was told of. Else `f` is
-    /// called again, and answers `None` where it cannot be.
+    /// Where there is no room for what `f` says, room is made, and `f` is called again. It answers `None` where it cannot be: then what it
+    /// has said is stored, if the entry is still what it was told of.
     fn change<R>(
         &self,
         key: &K::Ref,
@@ -161,18 +161,19 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
                 }
                 let before = old.as_deref().map(|old| inner.bytes(bytes, old));
                 let of = old.filter(|_| live.is_some());
-                let (new, result) = match said.take() {
-                    Some(said) if said.of == of => (said.new, said.result),
-                    said => match f(live, now) {
-                        Some((Change::Set(new), result)) => (new, result),
-                        Some((change, result)) => {
-                            let is_kept = matches!(change, Change::Keep);
-                            sizes = (before, before.filter(|_| is_kept));
-                            done = Some(result);
-                            return change;
-                        }
-                        None => {
-                            refused = said.map(|said| overtaken(said.after));
+                let told = said.take();
+                let (new, result) = match f(live, now) {
+                    Some((Change::Set(new), result)) => (new, result),
+                    Some((change, result)) => {
+                        let is_kept = matches!(change, Change::Keep);
+                        sizes = (before, before.filter(|_| is_kept));
+                        done = Some(result);
+                        return change;
+                    }
+                    None => match told {
+                        Some(told) if told.of == of => (told.new, told.result),
+                        _ => {
+                            refused = told.map(|told| overtaken(told.after));
                             return Change::Keep;
                         }
                     },
@@ -218,8 +219,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
     /// **Durability** and **Concurrency.** As [`Map::update`](crate::Map::update).
     ///
     /// # Errors
-    /// As [`Map::update`](crate::Map::update). [`Full`](crate::ErrorKind::Full) also where another thread changes or evicts the
-    /// entry while room is made for the new value: nothing is changed then, but `f` has run.
+    /// As [`Map::update`](crate::Map::update). [`Full`](crate::ErrorKind::Full), with [`Limit::Overtaken`](crate::Limit::Overtaken),
+    /// also where another thread changes the entry, or it goes or expires, while room is made for the new value: nothing is changed
+    /// then, but `f` has run.
     ///
     /// ```
     /// use durahash::Change;
