@@ -45,8 +45,8 @@
 //! - *Step 5.* A bag that another client pops before is filtered when it comes into the [`Space`]. That operation has a tag
 //!   of w at most, and is over before step 8.
 //! - *Step 6.* No link to a window is made any more. Merges and splits move links only inside of the range of a
-//!   segment, and a range is visited as one snapshot. So what was linked when its range was visited is marked, and
-//!   what was unlinked before has no other link.
+//!   segment, and a range is visited as one snapshot, whichever is visited first. So what was linked when its range was
+//!   visited is marked, and what was unlinked before has no other link.
 //! - *Step 7.* Operations that may read what was unlinked before its range was visited, or have yet to retire it, have tags of w
 //!   at most; in w + 2 they are over. Until then their clients know the claim, and [`Space`] drops what they retire.
 //! - Blocks that are unlinked after their range was visited are marked. Clients that know the claim drop them, and they are
@@ -71,10 +71,12 @@
 //! Left as they are: a client that leaves gives its sweep up, and another one begins anew; what clients take from the
 //! nodes behind the windows meanwhile is for the next sweep; and a death that no client has missed yet makes a `Full` that need not be.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
 use durahash_media::{Error, ErrorKind, Result};
 
+use crate::executor::all;
 use crate::fabric::{Addr, Batch, Done, Fabric};
 use crate::planted::{Fault, planted};
 
@@ -92,8 +94,12 @@ use super::space::block_bytes;
 use super::verbs::Post;
 use super::walk::{Marks, Position, is_of_damage};
 
-/// Segments that a tick visits.
-const VISITS: u32 = 16;
+/// Bytes of segments that a tick reads, at most.
+const VISITED_BYTES: usize = 1280 << 10;
+/// Segments that it visits, at most, and those of them at a time: the tick takes some 20 round trips, and so long the
+/// epoch stands still.
+const VISITS: usize = 64;
+const VISITS_AT_ONCE: usize = 16;
 /// Headers of KV blocks that are read in one batch.
 const AT_ONCE: usize = 256;
 /// Reads of the windows until they are those of the claim.
@@ -444,14 +450,29 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Visits segments from `at` on, and returns where to go on.
+    /// Visits segments from `at` on, and returns where to go on. The directory tells where the next ones may be. What is found beside the
+    /// walk, as it tells of what was before a split, is marked in vain.
     async fn walk(&self, at: Position, marks: &mut Marks) -> Result<Option<Position>> {
-        let op = Op::tending(self);
+        let op = &Op::tending(self);
+        let marks = &RefCell::new(marks);
+        let bytes = self.geometry.cur_bytes() + main_bytes(self.geometry.limit as usize);
+        let mut left = (VISITED_BYTES / bytes).clamp(1, VISITS);
         let mut at = at;
-        for _ in 0..VISITS {
-            match self.mark(&op, at, marks).await? {
-                Some(next) => at = next,
-                None => return Ok(None),
+        while left > 0 {
+            let positions = self.cache.borrow().directory.positions(at, left.min(VISITS_AT_ONCE));
+            left -= positions.len();
+            let seen = &RefCell::new(HashMap::new());
+            let visit = |position| async move {
+                let next = self.mark(op, position, marks).await;
+                seen.borrow_mut().insert(position, next);
+            };
+            all(positions.into_iter().map(visit)).await;
+            let mut seen = seen.take();
+            while let Some(next) = seen.remove(&at) {
+                match next? {
+                    Some(next) => at = next,
+                    None => return Ok(None),
+                }
             }
         }
         Ok(Some(at))
@@ -462,35 +483,39 @@ impl<F: Fabric> Core<F> {
         &self,
         op: &Op<'_, F>,
         at: Position,
-        marks: &mut Marks,
+        marks: &RefCell<&mut Marks>,
     ) -> Result<Option<Position>> {
         let (segment, next) = self.visit_at(op, at).await?;
+        let pending = self.pending(op, &segment).await?;
         let cur_bytes = block_bytes(self.geometry.cur_bytes());
         let main_size = |len: u32| block_bytes(main_bytes(len as usize));
-        marks.mark(segment.cur.addr(), cur_bytes);
-        marks.mark(segment.a.main().addr(), main_size(segment.header.len));
-        if let Some((main, len)) = self.pending(op, &segment).await? {
-            marks.mark(segment.pending.addr(), cur_bytes);
-            marks.mark(main.addr(), main_size(len));
-        }
         let most = block_bytes(kv_bytes(LIMIT_BYTES, LIMIT_BYTES));
         let mut long = Vec::new();
-        let settled = segment.frozen.main.iter().map(|item| item.entry);
-        let entries = segment.frozen.cur.iter().map(|&(entry, _)| entry).chain(settled);
-        for entry in entries {
-            let kv = entry.kv();
-            match entry.len() {
-                // The block tells its length.
-                Len(0 | 7) if marks.touches(kv.addr(), most) => long.push(kv),
-                Len(0 | 7) => {}
-                Len(units) => marks.mark(kv.addr(), u64::from(units) * UNIT),
+        {
+            let mut marks = marks.borrow_mut();
+            marks.mark(segment.cur.addr(), cur_bytes);
+            marks.mark(segment.a.main().addr(), main_size(segment.header.len));
+            if let Some((main, len)) = pending {
+                marks.mark(segment.pending.addr(), cur_bytes);
+                marks.mark(main.addr(), main_size(len));
+            }
+            let settled = segment.frozen.main.iter().map(|item| item.entry);
+            let entries = segment.frozen.cur.iter().map(|&(entry, _)| entry).chain(settled);
+            for entry in entries {
+                let kv = entry.kv();
+                match entry.len() {
+                    // The block tells its length.
+                    Len(0 | 7) if marks.touches(kv.addr(), most) => long.push(kv),
+                    Len(0 | 7) => {}
+                    Len(units) => marks.mark(kv.addr(), u64::from(units) * UNIT),
+                }
             }
         }
         for some in long.chunks(AT_ONCE) {
             let done = self.read_blocks(op, some.iter().map(|&kv| (kv, KV_HEADER))).await?;
             for (i, kv) in some.iter().enumerate() {
                 let bytes = Kv::parse(done.bytes(i), kv.addr().off())?.block_bytes();
-                marks.mark(kv.addr(), block_bytes(bytes));
+                marks.borrow_mut().mark(kv.addr(), block_bytes(bytes));
             }
         }
         Ok(next)
