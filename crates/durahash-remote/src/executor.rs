@@ -9,6 +9,7 @@
 //! A task has an owner, a number that the caller chooses. All tasks of an owner can be dropped at
 //! once, as when a simulated client dies.
 
+mod all;
 mod drivers;
 
 use std::cell::{Cell, RefCell};
@@ -22,6 +23,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
+pub(crate) use all::all;
 use drivers::{Bell, Drivers};
 pub(crate) use drivers::{Driver, Patience, wait};
 

@@ -14,6 +14,7 @@ use super::fptable::FpTable;
 use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
 use super::options::{Options, Technique};
 use super::spread::Spread;
+use super::walk::Position;
 
 /// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -48,6 +49,21 @@ impl Directory {
 
     pub(super) fn find(&self, hash: u64) -> Ref {
         self.cells[suffix(hash, self.depth) as usize]
+    }
+
+    /// Positions of segments from `at` on, as far as the directory tells them: where its cells name another one.
+    pub(super) fn positions(&self, at: Position, most: usize) -> Vec<Position> {
+        let mut all = vec![at];
+        let mut last = at;
+        while all.len() < most
+            && let Some(next) = last.behind(self.depth)
+        {
+            if self.find(next.hash()) != self.find(last.hash()) {
+                all.push(next);
+            }
+            last = next;
+        }
+        all
     }
 
     /// The segment `cur` has the hashes that end in the low `depth` bits of `bits`.
@@ -450,6 +466,22 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_directory_tells_where_segments_begin() {
+        let [a, b, c] = [1, 2, 3].map(Ref::from_word);
+        // The cells of 00, 01, 10 and 11: `a` has all hashes that end in 0.
+        let directory = Directory::new(2, vec![a, b, a, c]).unwrap();
+        let [first, second, third] = [0b00, 0b01, 0b11].map(Position::of);
+        assert_eq!(directory.positions(Position::START, 9), [first, second, third]);
+        assert_eq!(directory.positions(Position::START, 2), [first, second]);
+        assert_eq!(directory.positions(third, 9), [third]);
+        // A segment that begins inside of a cell, as the directory is old.
+        let inside = Position::of(0b101);
+        assert_eq!(directory.positions(inside, 9), [inside, third]);
+        let small = Directory::new(0, vec![a]).unwrap();
+        assert_eq!(small.positions(Position::START, 9), [first]);
+    }
 
     fn cache(kept_entries: u32, segments: u64) -> Cache {
         let options = Options { kept_entries, ..Options::default() };

@@ -1,5 +1,6 @@
 //! The words of sweeps, and what a client knows of them.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::layout::{Ref, Row, UNIT, field};
@@ -10,8 +11,11 @@ const OFF_BITS: u32 = 35;
 const TURN_BITS: u32 = 29;
 /// Epochs between a claim that was seen and the next sweep, at least.
 pub(super) const CALM: u64 = 8;
-/// Clients have the memory of the windows for so many times as long as a sweep takes.
-const PAUSES: u64 = 4;
+/// No sweep begins for so many times as long as the last one took: so each part is claimed for a sixteenth of the time at most.
+const PAUSES: u64 = 1;
+/// Parts of a node's memory, each of which a sweep claims by itself. With more, a death in a sweep costs less; but each takes a walk. That
+/// reads some 10 bytes for each entry, whose block has 64 or more: so as many walks as these read about as much as is in use.
+pub(super) const PARTS: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -21,7 +25,7 @@ pub(super) enum Phase {
     Claimed,
 }
 
-/// The word of sweeps: phase 2, row 12, incarnation 10, turn 40.
+/// The word of sweeps: phase 2, row 12, incarnation 10, turn 37, part 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SweepWord(pub(super) u64);
 
@@ -47,15 +51,23 @@ impl SweepWord {
     }
 
     pub(super) fn turn(self) -> u64 {
-        field(self.0, 24, 40)
+        field(self.0, 24, 37)
     }
 
-    /// The next word, by the client of a row.
+    /// The part that is claimed, or was last.
+    pub(super) fn part(self) -> u64 {
+        field(self.0, 61, 3)
+    }
+
+    /// The next word, of the same part, by the client of a row.
     pub(super) fn next(self, phase: Phase, idx: u32, row: Row) -> Self {
-        let turn = self.turn() + 1;
-        SweepWord(
-            phase as u64 | u64::from(idx) << 2 | u64::from(row.incarnation()) << 14 | turn << 24,
-        )
+        let turn = field(self.turn() + 1, 0, 37);
+        let of_row = u64::from(idx) << 2 | u64::from(row.incarnation()) << 14;
+        SweepWord(phase as u64 | of_row | turn << 24).of_part(self.part())
+    }
+
+    pub(super) fn of_part(self, part: u64) -> Self {
+        SweepWord(field(self.0, 0, 61) | part << 61)
     }
 }
 
@@ -94,11 +106,14 @@ pub(super) enum Stage {
     Claimed(u64),
     /// Step 6.
     Walking(Position),
-    /// Step 9 of the lower half, until this epoch.
-    Freed(u64),
     /// Step 7, until this epoch.
     Walked(u64),
+    /// Step 9, if other parts follow, until this epoch.
+    Freed(u64),
 }
+
+/// A part, and the window of each node.
+pub(super) type Part = (u64, Vec<Range<u64>>);
 
 /// The sweep of this client.
 #[derive(Debug)]
@@ -106,14 +121,14 @@ pub(super) struct Sweep {
     pub(super) word: SweepWord,
     pub(super) stage: Stage,
     pub(super) marks: Marks,
-    /// The upper end of each node's window, for the lower half.
-    pub(super) middle: Option<Vec<u64>>,
+    /// The parts that follow.
+    pub(super) parts: VecDeque<Part>,
     pub(super) total: Total,
     /// The epoch, and since when.
     pub(super) seen: (u64, u64),
 }
 
-/// What both halves add up.
+/// What all parts add up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     /// Bytes leaked when it began.
@@ -208,6 +223,18 @@ pub(super) struct Hope {
     pub(super) until: u64,
 }
 
+/// What is taken of a part of a node's memory, which begins at `first` and is taken up to `bump`. The parts are those of all
+/// of it, or of the least half, quarter and so on in which all lies that is taken: so their borders seldom change.
+pub(super) fn window(part: u64, first: u64, bump: u64, usable: u64) -> Range<u64> {
+    let mut bytes = usable - first;
+    while bytes / 2 >= (bump - first).max(UNIT) {
+        bytes /= 2;
+    }
+    let [start, end] =
+        [part, part + 1].map(|part| (first + bytes / UNIT * part / PARTS * UNIT).min(bump));
+    start..end
+}
+
 /// A word of a window: an offset in units, and the turn of the claim.
 pub(super) fn window_word(off: u64, turn: u64) -> u64 {
     (off / UNIT) | (field(turn, 0, TURN_BITS) << OFF_BITS)
@@ -216,4 +243,38 @@ pub(super) fn window_word(off: u64, turn: u64) -> u64 {
 /// The offset, if the word is of that turn.
 pub(super) fn window_end(word: u64, turn: u64) -> Option<u64> {
     (word >> OFF_BITS == field(turn, 0, TURN_BITS)).then(|| field(word, 0, OFF_BITS) * UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::RowState;
+    use super::*;
+
+    #[test]
+    fn the_word_of_sweeps_keeps_its_fields_apart() {
+        let row = Row::new(RowState::Live, 0, 0, u16::MAX);
+        let word = SweepWord(u64::MAX).of_part(5).next(Phase::Claimed, 4095, row);
+        assert_eq!((word.phase(), word.turn(), word.part()), (Phase::Claimed, 0, 5));
+        assert!(word.is_of(4095, row) && !word.is_of(4094, row));
+        let next = word.next(Phase::Idle, 0, row).of_part(7);
+        assert_eq!((next.phase(), next.row(), next.turn(), next.part()), (Phase::Idle, 0, 1, 7));
+    }
+
+    #[test]
+    fn the_windows_of_all_parts_are_what_is_taken() {
+        for units in [0, 1, 7, 8, 63, 1000] {
+            let (first, usable) = (512, 512 + units * UNIT);
+            for taken in 0..=units {
+                let bump = first + taken * UNIT;
+                let mut at = first;
+                for part in 0..PARTS {
+                    let window = window(part, first, bump, usable);
+                    assert_eq!(window.start, at);
+                    assert!(window.end - at <= (2 * taken).min(units).div_ceil(PARTS) * UNIT);
+                    at = window.end;
+                }
+                assert_eq!(at, bump);
+            }
+        }
+    }
 }

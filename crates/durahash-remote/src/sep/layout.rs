@@ -9,7 +9,7 @@
 //! 80    and the first one behind it
 //! 128   global depth
 //! 192   global epoch
-//! 256   sweep: phase, row, incarnation, turn
+//! 256   sweep: phase, row, incarnation, turn, part
 //! 264   shelf: the first bag
 //! 272   bytes leaked since the index was made
 //! 280   those when the last sweep began

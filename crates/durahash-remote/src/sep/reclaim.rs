@@ -2,26 +2,30 @@
 //!
 //! No table says what is in use, as the index itself does. A sweep claims a window of each node: every client drops the
 //! free memory that it has there, and from then on what is linked there can only be unlinked. The sweeper walks over the
-//! index, and what it does not meet in the window is free. It does so for the lower half of the nodes' memory, then for the
-//! upper one, so that clients have the other half.
+//! index, and what it does not meet in the window is free. It does so for one part of the nodes' memory after the other, so
+//! that clients have the others.
 //!
 //! | Step of a sweep | Then | If the client dies after it |
 //! |---|---|---|
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
-//! | 2 read bumps, write the windows | awaited | |
-//! | 3 swap the word to "claimed"; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
-//! | take all bags from the shelf, give back what is outside | other clients find something | the bags are leaked, too |
+//! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
+//! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
+//! | read all bags of the shelf, take them, give back what is outside | other clients find something | what it has taken and not given back, which it has for a few round trips, is leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
-//! | 5 take all bags again | the shelf holds nothing of the windows | the bags are leaked, too |
+//! | 5 the same again | the shelf holds nothing of the windows | the same |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 2 | | |
-//! | 8 swap the word to "preparing" for the upper half, or to "idle" | clients keep what they get again | |
-//! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf | | it is leaked, and another sweep due |
+//! | 8 swap the word to "preparing" if another part follows, or to "idle" | clients keep what they get again | |
+//! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf; then step 2 of the next part | | it is leaked, and another sweep due |
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
 //! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
 //! begins anew, as another client does after a death; when it happens again, the sweep ends. A client whose sweep ends early takes
 //! back what it had in the windows itself.
+//!
+//! *What a death costs.* The word names a part until step 3 of the next one. The next sweep begins with that part, and goes
+//! round. So where one client after the other dies while it sweeps, the free memory of one part is leaked at any time, beside
+//! what those clients had, and all parts have their turn. The borders of that part are the same, unless much was taken since.
 //!
 //! | Step of a tick | Then |
 //! |---|---|
@@ -41,12 +45,18 @@
 //! - *Step 5.* A bag that another client pops before is filtered when it comes into the [`Space`]. That operation has a tag
 //!   of w at most, and is over before step 8.
 //! - *Step 6.* No link to a window is made any more. Merges and splits move links only inside of the range of a
-//!   segment, and a range is visited as one snapshot. So what was linked when its range was visited is marked, and
-//!   what was unlinked before has no other link.
+//!   segment, and a range is visited as one snapshot, whichever is visited first. So what was linked when its range was
+//!   visited is marked, and what was unlinked before has no other link.
 //! - *Step 7.* Operations that may read what was unlinked before its range was visited, or have yet to retire it, have tags of w
 //!   at most; in w + 2 they are over. Until then their clients know the claim, and [`Space`] drops what they retire.
 //! - Blocks that are unlinked after their range was visited are marked. Clients that know the claim drop them, and they are
 //!   leaked until the next sweep. Nothing is leaked of those that have heard of the end.
+//!
+//! *Borders of parts.* All of this holds for each unit of memory by itself. Of a block on the border of two parts each has
+//! the units on its side: they are dropped, marked and found with that part, and what is left of a free block is free
+//! memory as well. The next part is claimed four epochs after step 8 at the earliest, when all clients have ended the claim
+//! before, and what it found is with the others. The windows of all parts together are what was taken when the sweep began,
+//! so chunks that are taken later lie in none.
 //!
 //! Only the client in the word writes windows, and these name the turn of the word that they are of: if a write of a
 //! dropped future comes late, clients do not acknowledge the claim, and the sweep gives up.
@@ -61,15 +71,19 @@
 //! Left as they are: a client that leaves gives its sweep up, and another one begins anew; what clients take from the
 //! nodes behind the windows meanwhile is for the next sweep; and a death that no client has missed yet makes a `Full` that need not be.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+
 use durahash_media::{Error, ErrorKind, Result};
 
+use crate::executor::all;
 use crate::fabric::{Addr, Batch, Done, Fabric};
 use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::claim::{
-    CALM, Hope, Outcome, Phase, Stage, Sweep, SweepWord, Told, Total, Words, window_end,
-    window_word,
+    CALM, Hope, Outcome, PARTS, Part, Phase, Stage, Sweep, SweepWord, Told, Total, Words, window,
+    window_end, window_word,
 };
 use super::epoch::Op;
 use super::layout::{
@@ -80,8 +94,12 @@ use super::space::block_bytes;
 use super::verbs::Post;
 use super::walk::{Marks, Position, is_of_damage};
 
-/// Segments that a tick visits.
-const VISITS: u32 = 16;
+/// Bytes of segments that a tick reads, at most.
+const VISITED_BYTES: usize = 1280 << 10;
+/// Segments that it visits, at most, and those of them at a time: the tick takes some 20 round trips, and so long the
+/// epoch stands still.
+const VISITS: usize = 64;
+const VISITS_AT_ONCE: usize = 16;
 /// Headers of KV blocks that are read in one batch.
 const AT_ONCE: usize = 256;
 /// Reads of the windows until they are those of the claim.
@@ -243,13 +261,7 @@ impl<F: Fabric> Core<F> {
         if let Stage::Freed(until) = sweep.stage
             && global > until
         {
-            return self.prepare(sweep.word, sweep.middle, sweep.total).await;
-        }
-        if let Stage::Claimed(until) = sweep.stage
-            && global >= until
-        {
-            self.drain().await?;
-            sweep.stage = Stage::Walking(Position::START);
+            return self.prepare(sweep.word, sweep.parts, sweep.total).await;
         }
         if let Stage::Walking(at) = sweep.stage {
             sweep.seen = (global, now_ns);
@@ -260,6 +272,13 @@ impl<F: Fabric> Core<F> {
                     Stage::Walked(epoch + 2)
                 }
             };
+        }
+        if let Stage::Claimed(until) = sweep.stage
+            && global >= until
+        {
+            // The walk begins in another tick, as others are to have the bags.
+            self.drain().await?;
+            sweep.stage = Stage::Walking(Position::START);
         }
         if let Stage::Walked(until) = sweep.stage
             && global >= until
@@ -321,30 +340,48 @@ impl<F: Fabric> Core<F> {
             return Ok(());
         }
         let total = Total { leaked: words.leaked, asked, ..Total::default() };
-        self.prepare(word, None, total).await
+        let parts = self.parts(word).await?;
+        self.prepare(word, parts, total).await
     }
 
-    /// Steps 2 and 3, of the upper half if the middle is told.
-    async fn prepare(&self, word: SweepWord, middle: Option<Vec<u64>>, total: Total) -> Result<()> {
+    /// The parts of which something is taken, from that in the word on, and their windows.
+    async fn parts(&self, word: SweepWord) -> Result<VecDeque<Part>> {
         let nodes = 0..self.geometry.nodes;
         let read = |batch: &mut Batch| {
             nodes.clone().for_each(|node| _ = batch.read(Addr::new(node, BUMP_OFF), 8));
         };
         let bumps = self.fabric.post(Batch::of(read)).await?;
-        let mut windows = Vec::new();
-        for node in nodes.clone() {
+        let mut taken = Vec::new();
+        for node in nodes {
             let first = self.geometry.first_chunk(node);
             let bump = bumps.word(node.into());
             if bump < first || !bump.is_multiple_of(UNIT) {
                 return Err(Error::corrupt("the bump word of a node", BUMP_OFF));
             }
-            let bump = bump.min(usable_bytes(&self.fabric, node));
-            windows.push(match &middle {
-                None => first..first + (bump - first) / 2 / UNIT * UNIT,
-                Some(middle) => middle[usize::from(node)]..bump,
-            });
+            let usable = usable_bytes(&self.fabric, node);
+            taken.push((first, bump.min(usable), usable));
         }
-        let claimed = self.next_word(word, Phase::Claimed);
+        let parts = (0..PARTS).map(|i| {
+            let part = (word.part() + i) % PARTS;
+            let windows =
+                taken.iter().map(|&(first, bump, usable)| window(part, first, bump, usable));
+            (part, windows.collect())
+        });
+        let is_taken = |(_, windows): &Part| windows.iter().any(|window| !window.is_empty());
+        Ok(parts.filter(is_taken).collect())
+    }
+
+    /// Steps 2 and 3 of the first of these parts.
+    async fn prepare(
+        &self,
+        word: SweepWord,
+        mut parts: VecDeque<Part>,
+        total: Total,
+    ) -> Result<()> {
+        let nodes = 0..self.geometry.nodes;
+        let first = parts.pop_front();
+        let (part, windows) = first.ok_or_else(|| Error::corrupt("the bump words", BUMP_OFF))?;
+        let claimed = self.next_word(word, Phase::Claimed).of_part(part);
         let mut batch = Batch::new();
         for (node, window) in nodes.zip(&windows) {
             let ends = [window.start, window.end].map(|end| window_word(end, claimed.turn()));
@@ -357,35 +394,54 @@ impl<F: Fabric> Core<F> {
         self.space.borrow_mut().claim(windows.clone(), true);
         self.reclaim.borrow_mut().claim = claimed.turn();
         let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-        let epochs = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
-        let lower = windows.iter().map(|window| window.end).collect();
+        let stage = if planted(Fault::ClaimUnwaited) {
+            Stage::Walking(Position::START)
+        } else {
+            Stage::Claimed(epoch + 3)
+        };
         self.drain().await?;
         self.reclaim.borrow_mut().sweep = Some(Sweep {
             word: claimed,
-            stage: Stage::Claimed(epoch + epochs),
+            stage,
             marks: Marks::new(windows),
-            middle: middle.is_none().then_some(lower),
+            parts,
             total,
             seen: (epoch, self.fabric.now_ns()),
         });
         Ok(())
     }
 
-    /// Takes all bags, and keeps what is outside the windows.
+    /// Takes all bags, and keeps what is outside the windows. They are read before, so that they are nobody
+    /// else's for a few round trips only.
     async fn drain(&self) -> Result<()> {
         let op = Op::tending(self);
-        let mut head = self.shelf.get();
-        loop {
+        let take = async |head: Ref| {
             let swap = Batch::of(|batch| batch.compare_swap(SHELF, head.word(), 0));
-            let found = Ref::from_word(self.leased(swap).await?.word(0));
+            Ok::<_, Error>(Ref::from_word(self.leased(swap).await?.word(0)))
+        };
+        // None of them changes, or is another one, while the operation lives.
+        let mut bags = HashMap::new();
+        let mut head = Ref::from_word(op.read_word(SHELF).await?);
+        loop {
+            let mut at = head;
+            while !at.is_none() && !bags.contains_key(&at) {
+                let read = self.read_bag(&op, at).await;
+                // It would be in the way of all sweeps.
+                if read.as_ref().is_err_and(is_of_damage) {
+                    take(head).await?;
+                }
+                let (bag, next) = read?;
+                bags.insert(at, (bag, next));
+                at = next;
+            }
+            let found = take(head).await?;
             if found == head {
                 break;
             }
             head = found;
         }
         self.shelf.set(Ref::NONE);
-        while !head.is_none() {
-            let (bag, next) = self.read_bag(&op, head).await?;
+        while let Some((bag, next)) = bags.remove(&head) {
             self.adopt(&op, &bag, true);
             head = next;
         }
@@ -394,14 +450,29 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Visits segments from `at` on, and returns where to go on.
+    /// Visits segments from `at` on, and returns where to go on. The directory tells where the next ones may be. What is found beside the
+    /// walk, as it tells of what was before a split, is marked in vain.
     async fn walk(&self, at: Position, marks: &mut Marks) -> Result<Option<Position>> {
-        let op = Op::tending(self);
+        let op = &Op::tending(self);
+        let marks = &RefCell::new(marks);
+        let bytes = self.geometry.cur_bytes() + main_bytes(self.geometry.limit as usize);
+        let mut left = (VISITED_BYTES / bytes).clamp(1, VISITS);
         let mut at = at;
-        for _ in 0..VISITS {
-            match self.mark(&op, at, marks).await? {
-                Some(next) => at = next,
-                None => return Ok(None),
+        while left > 0 {
+            let positions = self.cache.borrow().directory.positions(at, left.min(VISITS_AT_ONCE));
+            left -= positions.len();
+            let seen = &RefCell::new(HashMap::new());
+            let visit = |position| async move {
+                let next = self.mark(op, position, marks).await;
+                seen.borrow_mut().insert(position, next);
+            };
+            all(positions.into_iter().map(visit)).await;
+            let mut seen = seen.take();
+            while let Some(next) = seen.remove(&at) {
+                match next? {
+                    Some(next) => at = next,
+                    None => return Ok(None),
+                }
             }
         }
         Ok(Some(at))
@@ -412,35 +483,39 @@ impl<F: Fabric> Core<F> {
         &self,
         op: &Op<'_, F>,
         at: Position,
-        marks: &mut Marks,
+        marks: &RefCell<&mut Marks>,
     ) -> Result<Option<Position>> {
         let (segment, next) = self.visit_at(op, at).await?;
+        let pending = self.pending(op, &segment).await?;
         let cur_bytes = block_bytes(self.geometry.cur_bytes());
         let main_size = |len: u32| block_bytes(main_bytes(len as usize));
-        marks.mark(segment.cur.addr(), cur_bytes);
-        marks.mark(segment.a.main().addr(), main_size(segment.header.len));
-        if let Some((main, len)) = self.pending(op, &segment).await? {
-            marks.mark(segment.pending.addr(), cur_bytes);
-            marks.mark(main.addr(), main_size(len));
-        }
         let most = block_bytes(kv_bytes(LIMIT_BYTES, LIMIT_BYTES));
         let mut long = Vec::new();
-        let settled = segment.frozen.main.iter().map(|item| item.entry);
-        let entries = segment.frozen.cur.iter().map(|&(entry, _)| entry).chain(settled);
-        for entry in entries {
-            let kv = entry.kv();
-            match entry.len() {
-                // The block tells its length.
-                Len(0 | 7) if marks.touches(kv.addr(), most) => long.push(kv),
-                Len(0 | 7) => {}
-                Len(units) => marks.mark(kv.addr(), u64::from(units) * UNIT),
+        {
+            let mut marks = marks.borrow_mut();
+            marks.mark(segment.cur.addr(), cur_bytes);
+            marks.mark(segment.a.main().addr(), main_size(segment.header.len));
+            if let Some((main, len)) = pending {
+                marks.mark(segment.pending.addr(), cur_bytes);
+                marks.mark(main.addr(), main_size(len));
+            }
+            let settled = segment.frozen.main.iter().map(|item| item.entry);
+            let entries = segment.frozen.cur.iter().map(|&(entry, _)| entry).chain(settled);
+            for entry in entries {
+                let kv = entry.kv();
+                match entry.len() {
+                    // The block tells its length.
+                    Len(0 | 7) if marks.touches(kv.addr(), most) => long.push(kv),
+                    Len(0 | 7) => {}
+                    Len(units) => marks.mark(kv.addr(), u64::from(units) * UNIT),
+                }
             }
         }
         for some in long.chunks(AT_ONCE) {
             let done = self.read_blocks(op, some.iter().map(|&kv| (kv, KV_HEADER))).await?;
             for (i, kv) in some.iter().enumerate() {
                 let bytes = Kv::parse(done.bytes(i), kv.addr().off())?.block_bytes();
-                marks.mark(kv.addr(), block_bytes(bytes));
+                marks.borrow_mut().mark(kv.addr(), block_bytes(bytes));
             }
         }
         Ok(next)
@@ -456,7 +531,8 @@ impl<F: Fabric> Core<F> {
             found: found + gaps.iter().map(|gap| gap.1).sum::<u64>(),
             asked,
         };
-        let phase = if sweep.middle.is_some() { Phase::Preparing } else { Phase::Idle };
+        let is_last = sweep.parts.is_empty();
+        let phase = if is_last { Phase::Idle } else { Phase::Preparing };
         let word = self.next_word(sweep.word, phase);
         if !self.swap_sweep(sweep.word, word).await? {
             return Ok(());
@@ -471,14 +547,14 @@ impl<F: Fabric> Core<F> {
             reclaim.claim = 0;
             // Then all clients know that the claim has ended.
             reclaim.found = Some(global + 3);
-            if sweep.middle.is_none() {
+            if is_last {
                 reclaim.outcome = Outcome::Found(total.found);
                 reclaim.answered = total.asked;
                 reclaim.settles = Some([total.leaked, total.used]);
                 self.stats.borrow_mut().sweeps += 1;
             }
         }
-        if sweep.middle.is_some() {
+        if !is_last {
             let (stage, marks) = (Stage::Freed(global + 3), Marks::default());
             self.reclaim.borrow_mut().sweep = Some(Sweep { word, stage, marks, total, ..sweep });
         }

@@ -24,7 +24,7 @@ pub(super) fn is_of_damage(error: &Error) -> bool {
 }
 
 /// A position of a walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Position(u64);
 
 impl Position {
@@ -46,11 +46,13 @@ impl Position {
 
     /// The position behind a segment.
     pub(super) fn after(self, a: WordA, place: Suffix) -> Option<Position> {
-        let from = place.bits.reverse_bits();
-        if a.depth() == 0 {
-            return None;
-        }
-        from.checked_add(1 << (64 - a.depth())).map(Position)
+        Position(place.bits.reverse_bits()).behind(a.depth())
+    }
+
+    /// The position behind the hashes that end in the same `depth` bits.
+    pub(super) fn behind(self, depth: u32) -> Option<Position> {
+        let rest = u64::MAX.checked_shr(depth).unwrap_or(0);
+        (self.0 | rest).checked_add(1).map(Position)
     }
 }
 

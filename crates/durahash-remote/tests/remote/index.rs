@@ -187,7 +187,7 @@ fn a_survivor_of_many_looks_soon() {
     assert_eq!(map.stats().evictions, CLIENTS as u64 - 1);
     // Each tick moves the row.
     let swaps = map.counts().swaps - before - map.stats().evictions;
-    assert!(swaps < 100, "{swaps} swaps");
+    assert!(swaps < 300, "{swaps} swaps");
 }
 
 /// What a client has unlinked comes back when idle clients have ticked: until then an operation waits.

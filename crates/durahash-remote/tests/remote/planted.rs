@@ -67,9 +67,9 @@ const EPOCHS: &[Case] = &[
 ];
 
 const SWEEPS: &[Case] = &[
-    (&[RetiredUnfiltered], sweeping, 9, 100),
+    (&[RetiredUnfiltered], sweeping, 36, 100),
     (&[BagUnfiltered], sweeping, 1, 100),
-    (&[ClaimUnwaited], sweeping, 34, 500),
+    (&[ClaimUnwaited], sweeping, 375, 1000),
 ];
 
 const RESTS: &[Case] =

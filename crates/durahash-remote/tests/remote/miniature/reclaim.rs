@@ -1,6 +1,7 @@
 //! Memory that returns while others work: claims, forgetting, the shelf of bags, the sweep.
 //!
-//! A sweep claims half of the memory after the other. All clients forget what they own in the claimed window, and when
+//! A sweep claims half of the memory after the other, and one that begins again the half that was claimed; the index has
+//! eight parts in their place. All clients forget what they own in the claimed window, and when
 //! all have done so, and no operation of before is left, the index itself says what is in use there: a walk
 //! marks it, and the sweeper owns the rest. Bags on the shelf pass free memory from client to client.
 
