@@ -169,10 +169,10 @@ pub(super) fn copy_pages(
                 to.write(off, bytes)?;
             }
             done += bytes.len() as u64;
+            behind(done, of)?;
             if done % SYNC_BYTES < CHUNK_BYTES {
                 to.sync()?;
             }
-            behind(done, of)?;
         }
     }
     Ok(())

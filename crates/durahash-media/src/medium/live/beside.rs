@@ -15,10 +15,12 @@
 //! *The copy is the cut.* What the base has at any time is of the batches up to one that is noted then (**S-2**). So all that was read of
 //! it is of batches up to N, as A5 comes later. A line that is in no batch behind the head of A1 was not stored to between the cut of that
 //! head and that of N: the base had it when the head was written (**S-3**), and a checkpoint that wrote it since has written the same.
-//! Any other line is kept as the last of these batches has it. The pool was no longer at the cut of the head than when A1 asked, and what it has grown
-//! by since was zeros before it was stored to.
+//! Any other line is kept as the last of these batches has it. The pool is as long as the cut says, by the last kept line of its superblock, or else as
+//! it was when A1 asked, which is no less than at the cut of the head. What it has grown by since was zeros before it was stored to.
 //!
-//! *No batch is missed.* Which one is noted the header of the live file says. Up to that each is there, sound and chained to the
+//! *No batch is missed.* Which one is noted the header of the live file says: the larger of its two numbers, as each is written when that batch is
+//! durable, and a process that takes over from a killed one has noted a batch of its own, by the sync of its state, before it counts changes for
+//! readers. Up to that each is there, sound and chained to the
 //! one before, or was written over since. Where it is not there the newest head is read again: it tells of a longer ring, in which
 //! what counts is at the same places, or that the backup was overtaken, and begins anew, some times. Nothing is read beyond, so a writer that never
 //! rests does not hold the backup up. A head with another salt, or a closed one, is of another open.
@@ -34,26 +36,28 @@
 
 use std::io;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::backup::{copy_pages, push_entry, put_kept};
 use super::disk::LiveSource;
-use super::head::{Head, LIVE_WORDS, Position, last_batch};
+use super::head::{Head, LIVE_WORDS, Noted, Position, last_batch};
 use super::parts::{Lines, Ring};
 use super::verify::Words;
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::logged::area::LogArea;
+use crate::medium::logged::area::{EXTENTS_OFF, LogArea};
 use crate::medium::logged::format::word;
 use crate::medium::logged::recover::{AreaHead, newest_of_any};
-use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES, SumArea};
+use crate::medium::{Blank, CHECKS_OFF, LINE_BYTES, Line, SumArea};
 
 /// Times that it begins.
 const ATTEMPTS: u32 = 4;
 /// Between two looks at what the writer has done.
 const ROUND: Duration = Duration::from_millis(2);
-/// Such looks in which nothing was noted, about.
-const PATIENCE: u32 = 60_000;
-/// The line of the superblock that says where the check words are, and the words in it.
+/// For so long it waits for the next batch.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The line of the superblock that says how long the pool is.
+pub(in crate::medium) const EXTENTS_LINE: u64 = EXTENTS_OFF / LINE_BYTES * LINE_BYTES;
+/// The one that says where the check words are, and the words in it.
 const CHECKS_LINE: u64 = CHECKS_OFF / LINE_BYTES * LINE_BYTES;
 const CHECKS_AT: usize = (CHECKS_OFF - CHECKS_LINE) as usize / 8;
 
@@ -65,11 +69,17 @@ pub(in crate::medium) trait Writer {
     /// [`WriterGone`](ErrorKind::WriterGone), [`Io`](ErrorKind::Io).
     fn is_there(&self) -> Result<()>;
 
-    /// Bytes of the pool.
+    /// Bytes of the pool now.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt), [`Io`](ErrorKind::Io).
     fn pool_bytes(&self) -> Result<u64>;
+
+    /// Bytes of the pool as this line of its superblock says, the one at [`EXTENTS_LINE`].
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt).
+    fn said_bytes(&self, line: &Line) -> Result<u64>;
 
     /// The words of the live file's header, each by itself.
     ///
@@ -96,6 +106,8 @@ struct Following<'a, D> {
     kept: u64,
     /// Where the check words are, as the last kept batch says that has it.
     checks: Option<[u64; 2]>,
+    /// The line of the superblock that says how long the pool is, as the last kept batch has it that has one.
+    extents: Option<Line>,
     is_overtaken: bool,
 }
 
@@ -109,14 +121,21 @@ fn newest<D: LiveSource>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
 impl<D: LiveSource> Following<'_, D> {
     /// Keeps the lines of all batches that are noted now, unless it was overtaken; the number of the last.
     fn keep(&mut self) -> Result<u64> {
-        let noted = last_batch(&self.writer.header()?);
+        let header = self.writer.header()?;
+        if Noted::from_words(&header).is_none_or(|noted| noted.salt != self.head.salt) {
+            return Err(ErrorKind::WriterGone.into());
+        }
+        let noted = last_batch(&header);
         while self.at.batch < noted && !self.is_overtaken {
-            let (mut lines, mut checks) = (Vec::new(), self.checks);
+            let (mut lines, mut checks, mut extents) = (Vec::new(), self.checks, self.extents);
             let mut take = |some: Lines<'_>| {
                 for (off, line) in some.iter() {
                     push_entry(&mut lines, off, &line);
                     if off == CHECKS_LINE {
                         checks = Some([line[CHECKS_AT], line[CHECKS_AT + 1]]);
+                    }
+                    if off == EXTENTS_LINE {
+                        extents = Some(line);
                     }
                 }
                 Ok(())
@@ -124,8 +143,8 @@ impl<D: LiveSource> Following<'_, D> {
             let read = Ring::of(self.disk, &self.head).batch(&self.head, self.at, Some(&mut take));
             if let Ok(Some(behind)) = read {
                 self.to.keep(self.kept, &lines)?;
-                (self.at, self.checks, self.kept) =
-                    (behind, checks, self.kept + lines.len() as u64);
+                (self.at, self.checks, self.extents) = (behind, checks, extents);
+                self.kept += lines.len() as u64;
                 continue;
             }
             let newest = newest(self.disk, self.uuid)?;
@@ -158,10 +177,13 @@ pub(super) fn copy_beside<D: LiveSource>(
         // A1
         let head = newest(disk, uuid)?;
         let len = writer.pool_bytes()?;
-        let (at, kept, checks, is_overtaken) = (head.at, 0, None, false);
+        let (at, kept, checks, extents, is_overtaken) = (head.at, 0, None, None, false);
         let mut following =
-            Following { disk, uuid, writer, to, head, at, kept, checks, is_overtaken };
+            Following { disk, uuid, writer, to, head, at, kept, checks, extents, is_overtaken };
         let first = following.keep()?;
+        if following.is_overtaken {
+            continue;
+        }
         // A2
         let (read, mut of) = (|off, bytes: &mut [u8]| disk.read_base(off, bytes), 0);
         let copied = copy_pages(to, (len, hole.clone()), attempt > 0, read, |done, all| {
@@ -177,7 +199,7 @@ pub(super) fn copy_beside<D: LiveSource>(
         // A3
         let words = words_of(disk, len)?;
         // A4, and A5
-        let (mut rounds, mut seen) = (0, None);
+        let mut seen = (0, Instant::now());
         loop {
             let is_due = following.at.batch < first + 2;
             let is_at_rest = !is_due || writer.is_at_rest(writer.pool_bytes()?)?;
@@ -186,9 +208,10 @@ pub(super) fn copy_beside<D: LiveSource>(
                 break;
             }
             writer.is_there()?;
-            rounds = if seen == Some(noted) { rounds + 1 } else { 0 };
-            seen = Some(noted);
-            if rounds == PATIENCE {
+            if seen.0 != noted {
+                seen = (noted, Instant::now());
+            }
+            if seen.1.elapsed() > PATIENCE {
                 return Err(error(
                     disk,
                     "the process that writes has taken no snapshot for two minutes: it is stopped, \
@@ -204,7 +227,7 @@ pub(super) fn copy_beside<D: LiveSource>(
             continue;
         }
         // B4
-        let len = writer.pool_bytes()?;
+        let len = following.extents.map_or(Ok(len), |line| writer.said_bytes(&line))?;
         to.reach(len, hole)?;
         let is_moved = following
             .checks

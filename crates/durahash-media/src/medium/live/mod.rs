@@ -139,7 +139,7 @@ use crate::primitive::lock;
 use crate::word::{OnMedia, PmU64};
 use open::Found;
 
-pub(super) use beside::Writer;
+pub(super) use beside::{EXTENTS_LINE, Writer};
 pub use disk::{LiveDisk, LiveSource};
 #[cfg(not(loom))]
 pub use file::LiveFiles;

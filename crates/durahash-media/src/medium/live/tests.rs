@@ -6,7 +6,7 @@ use super::*;
 use crate::medium::logged::area::LogArea;
 use crate::medium::logged::disk::Disk;
 use crate::medium::sim::{DiskImage, DiskStep, SimDisk};
-use crate::medium::{Medium, SyncMode};
+use crate::medium::{Line, Medium, SyncMode};
 
 const POOL_BYTES: u64 = 64 << 10;
 const AREA_BYTES: u64 = 16 * 4096;
@@ -455,6 +455,11 @@ impl beside::Writer for Seen<'_> {
         Ok(self.disk.region().len())
     }
 
+    /// Which no line says here.
+    fn said_bytes(&self, _line: &Line) -> Result<u64> {
+        self.pool_bytes()
+    }
+
     fn header(&self) -> Result<[u64; LIVE_WORDS]> {
         Ok(std::array::from_fn(|i| self.disk.header()[i].load()))
     }
@@ -518,7 +523,10 @@ fn a_backup_beside_a_writer_is_one_of_its_cuts() {
                     (0..140).for_each(|_| put(next(POOL_BYTES / 64), next(u64::MAX)));
                     write();
                 }),
-                4 => drop(medium.grow(medium.region().len() + 4096)),
+                // Its superblock says so before anything is stored there.
+                4 if medium.grow(medium.region().len() + 4096).is_ok() => {
+                    put(beside::EXTENTS_LINE / 64, next(u64::MAX));
+                }
                 _ => {}
             }
         };

@@ -65,7 +65,7 @@ const VERSION_OFF: u64 = 16;
 const GEOMETRY_OFF: u64 = 40;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
-pub(super) const EXTENTS_OFF: u64 = 152;
+pub(in crate::medium) const EXTENTS_OFF: u64 = 152;
 /// Offsets of further extent tables, and how many.
 pub(crate) const TABLES_OFF: u64 = 336;
 pub(crate) const TABLES: u64 = 19;
@@ -195,8 +195,13 @@ pub(in crate::medium) fn said_bytes(region: &Region) -> Result<Option<u64>> {
     if !is_pool(word(0)?, word(VERSION_OFF)?) {
         return Ok(None);
     }
-    let shift = bits(word(GEOMETRY_OFF)?, 0, 6) as u32;
-    let bytes = word(EXTENTS_OFF)?.checked_shl(shift).filter(|bytes| bytes >> shift != 0);
+    bytes_of(region, word(EXTENTS_OFF)?)
+}
+
+/// How long the pool in `region` is if it has so many extents, unless it is none then.
+pub(in crate::medium) fn bytes_of(region: &Region, extents: u64) -> Result<Option<u64>> {
+    let shift = bits(region.at::<PmU64>(GEOMETRY_OFF)?.load(), 0, 6) as u32;
+    let bytes = extents.checked_shl(shift).filter(|bytes| bytes >> shift == extents);
     Ok(bytes.filter(|bytes| *bytes >= SUPERBLOCK_BYTES))
 }
 

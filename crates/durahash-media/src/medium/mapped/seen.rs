@@ -52,11 +52,11 @@ use super::map::{MAPPING, Mapping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::changes::{Changes, Named};
-use crate::medium::live::{FileName, LIVE_WORDS, Layout, Writer};
-use crate::medium::logged::area::LogArea;
+use crate::medium::live::{EXTENTS_LINE, FileName, LIVE_WORDS, Layout, Writer};
+use crate::medium::logged::area::{EXTENTS_OFF, LogArea, bytes_of};
 use crate::medium::logged::{self, SUPERBLOCK_BYTES};
 use crate::medium::room::FIRST_BYTES;
-use crate::medium::{Region, sys};
+use crate::medium::{Line, Region, sys};
 
 pub(super) const OPENING: &str = "opening the pool to read it";
 pub(super) const LOOKING: &str = "looking for the writer of the pool";
@@ -195,6 +195,12 @@ impl Writer for Beside<'_> {
             return Ok(bytes);
         }
         Err(Error::corrupt("the pool is longer than its live image", bytes))
+    }
+
+    fn said_bytes(&self, line: &Line) -> Result<u64> {
+        let extents = line[(EXTENTS_OFF - EXTENTS_LINE) as usize / 8];
+        let bytes = bytes_of(self.region, extents)?;
+        bytes.ok_or_else(|| Error::corrupt("the number of extents", EXTENTS_OFF))
     }
 
     fn header(&self) -> Result<[u64; LIVE_WORDS]> {
