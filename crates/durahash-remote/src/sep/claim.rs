@@ -11,7 +11,8 @@ const OFF_BITS: u32 = 35;
 const TURN_BITS: u32 = 29;
 /// Epochs between a claim that was seen and the next sweep, at least.
 pub(super) const CALM: u64 = 8;
-/// No sweep begins for so many times as long as the last one took: so each part is claimed for a sixteenth of the time at most.
+/// No sweep begins for so many times as long as the last one took: so each part is claimed for a tenth of the time at most,
+/// unless sweeps are asked for, or clients die in them.
 const PAUSES: u64 = 1;
 /// Parts of a node's memory, each of which a sweep claims by itself. With more, a death in a sweep costs less; but each takes a walk. That
 /// reads some 10 bytes for each entry, whose block has 64 or more: so as many walks as these read about as much as is in use.

@@ -313,9 +313,12 @@ impl<F: Fabric> Core<F> {
             let words = reclaim.words;
             let is_asked = reclaim.asked > reclaim.answered;
             let begins = if words.sweep.phase() == Phase::Idle {
+                // What the last one has found is given to others first.
+                let is_given = reclaim.found.is_none();
                 let is_much = self.is_much(&words) && global >= reclaim.opened + SETTLED;
                 let is_due = is_much || words.lost() > 0 && self.short.get();
-                is_asked || is_due && !reclaim.is_damaged && global >= reclaim.calm()
+                let is_calm = !reclaim.is_damaged && global >= reclaim.calm();
+                is_given && (is_asked || is_due && is_calm)
             } else {
                 let lives = rows.is_none_or(|rows| {
                     rows.get(words.sweep.row()).is_some_and(|row| {
@@ -467,11 +470,15 @@ impl<F: Fabric> Core<F> {
                 seen.borrow_mut().insert(position, next);
             };
             all(positions.into_iter().map(visit)).await;
-            let mut seen = seen.take();
+            let (mut seen, begin) = (seen.take(), at);
             while let Some(next) = seen.remove(&at) {
-                match next? {
-                    Some(next) => at = next,
-                    None => return Ok(None),
+                match next {
+                    // A segment may begin there only since the guess was tried: it is visited next.
+                    Err(error) if at != begin && is_of_damage(&error) => break,
+                    next => match next? {
+                        Some(next) => at = next,
+                        None => return Ok(None),
+                    },
                 }
             }
         }
