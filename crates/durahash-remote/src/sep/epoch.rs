@@ -89,9 +89,9 @@ impl<'a, F: Fabric> Op<'a, F> {
     }
 
     /// Fails if the client has left.
-    pub(super) fn admitted(&self) -> Result<()> {
+    pub(super) async fn admitted(&self) -> Result<()> {
         if self.core.closed.get() && !self.tends {
-            return Err(ErrorKind::Closed.into());
+            return Err(self.core.left().await);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl<'a, F: Fabric> Op<'a, F> {
 impl<F: Fabric> Post for Op<'_, F> {
     /// Posts a batch, within the lease.
     async fn send(&self, batch: Batch) -> Result<Done> {
-        self.admitted()?;
+        self.admitted().await?;
         self.core.within_lease(2).await?;
         // If the future is dropped, or fails otherwise, the verbs may take effect at any time, so the tag is never
         // given back. The results of reads alone are never seen then.
@@ -361,6 +361,13 @@ impl<F: Fabric> Core<F> {
 
     pub(crate) fn has_left(&self) -> bool {
         self.closed.get()
+    }
+
+    /// The error of an operation of a client that has left: that of the fabric where it has lost a node, as the client that
+    /// goes on in its place closes it.
+    pub(super) async fn left(&self) -> Error {
+        let read = self.fabric.read_word(EPOCH).await;
+        read.err().unwrap_or_else(|| ErrorKind::Closed.into())
     }
 
     /// The first rows of the client table.

@@ -629,7 +629,7 @@ impl<F: Fabric> Core<F> {
             self.epochs.borrow_mut().hurry();
             self.tick().await?;
             if self.has_left() {
-                return Err(ErrorKind::Closed.into());
+                return Err(self.left().await);
             }
             if self.reclaim.borrow().answered >= asked {
                 let outcome = self.reclaim.borrow().outcome;

@@ -26,7 +26,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::Result;
 
 use crate::fabric::Fabric;
 use crate::planted::{Fault, planted};
@@ -86,7 +86,7 @@ impl<F: Fabric> Core<F> {
         }
         let still = self.still().await;
         if self.has_left() {
-            return Err(ErrorKind::Closed.into());
+            return Err(self.left().await);
         }
         self.return_from_rest().await?;
         drop(still);

@@ -81,7 +81,7 @@ impl<F: Fabric> Core<F> {
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
         // Before a block is allocated that could not be freed.
-        op.admitted()?;
+        op.admitted().await?;
         let mut hope = Hope::default();
         loop {
             let done = self.append_once(&mut op, hash, key, value).await;
@@ -129,7 +129,7 @@ impl<F: Fabric> Core<F> {
         doubtful: &mut bool,
     ) -> Result<Option<Sight>> {
         // Reserved only if the swap is posted at once.
-        op.admitted()?;
+        op.admitted().await?;
         if let Some((sight, idx, old)) = self.guess(op, hash, kv) {
             *doubtful = true;
             let there = self.swap(op, hash, &sight, idx, old, kv, block).await?;
@@ -150,7 +150,7 @@ impl<F: Fabric> Core<F> {
             let (first, mut idx) = (*first, *first);
             loop {
                 // Reserved only if the swap is posted at once.
-                op.admitted()?;
+                op.admitted().await?;
                 let end = first + frees.len() as u32;
                 let Some(free) = self.next_free(&sight, idx, end) else { break };
                 idx = free;
@@ -237,7 +237,7 @@ impl<F: Fabric> Core<F> {
                     op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
                 }
                 // Reserved only if the swap is posted at once. Another append that is under way to this entry wins.
-                op.admitted()?;
+                op.admitted().await?;
                 self.next_free(&sight, *idx, *idx + 1);
                 self.swap(&op, hash, &sight, *idx, frees[0], kv, &mut block).await
             };
@@ -336,7 +336,7 @@ impl<F: Fabric> Core<F> {
         self.upkeep().await?;
         let op = Op::new(self);
         // Before entries are reserved, and blocks allocated that could not be freed.
-        op.admitted()?;
+        op.admitted().await?;
         let mut together = Together::default();
         let mut batch = Batch::with_capacity(2 * pairs.len());
         let mut posted = Vec::with_capacity(pairs.len());

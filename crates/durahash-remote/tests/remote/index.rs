@@ -435,6 +435,11 @@ fn a_lost_node_is_an_error_within_the_deadline() {
                 }
             }
             assert!(failed > 20 && client.now_ns() - from < 1_000_000_000, "{failed}");
+            // So it is for operations that come when the client has been closed for that.
+            drop(map.clone().close().await);
+            let told = map.put(b"key", b"value").await.unwrap_err();
+            let is_lost = matches!(told.kind(), ErrorKind::NodeLost { .. });
+            assert!(is_lost || node == 1 && matches!(told.kind(), ErrorKind::Closed), "{told}");
             Ok::<(), durahash_remote::Error>(())
         });
         ended.unwrap();
