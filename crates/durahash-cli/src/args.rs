@@ -201,7 +201,7 @@ Examples:
     ///
     /// A pool has a map called main, unless it was made with --map, and up to 63 others, each with a name:
     /// create and load make them. Other commands work on main, or on the one that --map names; check,
-    /// backup and compact on all of them. A cache takes two: NAME.cache beside it belongs to it.
+    /// backup and compact on all of them. A cache takes two: NAME.cache beside it belongs to it, and is not listed.
     #[command(
         verbatim_doc_comment,
         after_help = "\

@@ -28,7 +28,7 @@ pub(crate) fn backup(
     let done = pool.backup_watched(to, watch);
     drop(progress);
     done.map_err(|e| match e.kind() {
-        // The copy is found to be damaged, as it is like the pool, and goes.
+        // These are about the pool, and not about the copy, of which nothing is left.
         ErrorKind::Corrupt { .. } | ErrorKind::WriterGone => Failure::pool(path, &e),
         _ => Failure::pool_or_full(to, &e, |_| "nothing of the backup is left"),
     })?;

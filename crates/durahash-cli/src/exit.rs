@@ -150,11 +150,11 @@ pub(crate) fn make_room(limit: &Limit) -> &'static str {
     }
 }
 
-/// The same of a cache, whose bounds stay as they were made.
+/// The same of a cache, whose bounds the command does not change.
 pub(crate) fn make_room_in_cache(limit: &Limit) -> &'static str {
     match limit {
         Limit::Design(_) => {
-            "remove entries, or dump the cache and load the dump into one with larger bounds"
+            "remove entries, or open it with larger bounds (Options::max_entries, max_bytes_used), which it keeps"
         }
         _ => make_room(limit),
     }
@@ -172,10 +172,12 @@ pub(crate) fn quoted(path: &Path) -> String {
 
 /// True if there is no file at `path` that could be opened.
 pub(crate) fn is_missing(e: &Error, path: &Path) -> bool {
-    let ErrorKind::Io { doing, source } = e.kind() else { return false };
+    let ErrorKind::Io { source, .. } = e.kind() else { return false };
+    let is_dir = |dir: &Path| dir.as_os_str().is_empty() || dir.is_dir();
     source.kind() == io::ErrorKind::NotFound
         && e.path() == Some(path)
-        && ["opening the pool", "looking at", "looking for"].contains(doing)
+        && !path.exists()
+        && path.parent().is_some_and(is_dir)
 }
 
 /// Advice where the error itself has none.

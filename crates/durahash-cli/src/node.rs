@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use durahash::Limit;
 use durahash_remote::node::{Limits, Listening, Notice, Service, Token};
 use durahash_remote::{Error, ErrorKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -95,9 +96,12 @@ fn not_lent(e: &Error) -> Failure {
     let mut failure = Failure::node(e);
     if let ErrorKind::Full { wanted_bytes, limit } = e.kind() {
         let place = e.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
-        failure.message = Some(format!(
-            "{place}no space for {wanted_bytes} bytes: {limit}; lend less with --size, or a file on a disk with --file"
-        ));
+        let then = match limit {
+            Limit::FileSize => "raise that limit, or lend less with --size",
+            _ => "lend less with --size, or a file on a disk with --file",
+        };
+        let message = format!("{place}no space for {wanted_bytes} bytes: {limit}; {then}");
+        failure.message = Some(message);
     }
     failure
 }

@@ -17,8 +17,11 @@ pub(crate) const BESIDE: &str = ".cache";
 /// The names of the maps of a pool, without what lies beside a cache.
 pub(crate) fn own_names(pool: &Pool) -> Vec<String> {
     let all = pool.names();
-    let of_another =
-        |name: &String| name.strip_suffix(BESIDE).is_some_and(|of| all.iter().any(|n| n == of));
+    let is_cache = |name: &str| {
+        let is_there = all.iter().any(|other| other == name);
+        is_there && matches!(Opened::of(pool, name), Ok(Opened::Cache(_)))
+    };
+    let of_another = |name: &String| name.strip_suffix(BESIDE).is_some_and(is_cache);
     all.iter().filter(|name| !of_another(name)).cloned().collect()
 }
 

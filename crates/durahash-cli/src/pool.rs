@@ -187,7 +187,7 @@ pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &'a New) -> Result<Pool<'a
     Ok(Pool { path: pool, name, map })
 }
 
-/// A pool and a cache keep the bounds that they were made with: others are refused.
+/// The command does not change the bounds of a pool or a cache: others are refused.
 fn check_bounds(pool: &Path, map: &Opened, new: &New) -> Result<(), Failure> {
     let New { max_size, max_entries, max_bytes_used, eviction, .. } = new;
     if max_size.is_none() && max_entries.or(*max_bytes_used).is_none() && eviction.is_none() {
@@ -230,7 +230,10 @@ fn agree<T: Display + PartialEq>(
     if wanted.is_none() || wanted == found {
         return Ok(());
     }
-    let found = found.map_or_else(|| "without".into(), |found| format!("with {option} {found}"));
+    let found = match found {
+        Some(found) => format!("with {option} {found}"),
+        None => format!("without {option}"),
+    };
     let message = format!(
         "{}: the pool exists, {found}; leave {option} out, or load a dump of it into a new one",
         pool.display()

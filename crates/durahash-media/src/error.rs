@@ -233,8 +233,8 @@ pub enum Limit {
     Addresses,
     /// The memory of the nodes.
     Nodes,
-    /// The bound of a cache: while room was made for the new value of an entry, that was changed by another thread, or went.
-    /// Another try may succeed at once.
+    /// No lack of space: while room was made for the new value of a cache's entry, another thread changed or removed the entry, or it
+    /// expired. Try again.
     Overtaken,
     /// A bound of the design.
     Design(&'static str),

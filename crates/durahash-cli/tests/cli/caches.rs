@@ -95,7 +95,7 @@ fn bounds_are_kept_and_stats_tell_of_them() {
     work.run("put n.pool a 1").ok();
     for (line, input) in [("put n.pool b 2", ""), ("load n.pool", "b\t2\n")] {
         let complaint = work.feed(line, input.as_bytes()).complains(4, "as much as it may");
-        assert!(complaint.contains("remove entries, or dump the cache"), "{complaint}");
+        assert!(complaint.contains("remove entries, or open it"), "{complaint}");
     }
     let maps = work.run("maps n.pool --json").json();
     let wanted = serde_json::json!([{
@@ -105,7 +105,7 @@ fn bounds_are_kept_and_stats_tell_of_them() {
     work.feed("load n.pool - --expiry --max-entries 1 --eviction none", b"a\t1\n").ok();
     for (option, found) in [
         ("--max-entries 2", "with --max-entries 1"),
-        ("--max-bytes-used 1MiB", "without"),
+        ("--max-bytes-used 1MiB", "without --max-bytes-used"),
         ("--eviction lru", "with --eviction none"),
     ] {
         let complaint = work.feed(&format!("load n.pool - --expiry {option}"), b"a\t1\n").failed(2);

@@ -168,7 +168,7 @@ fn a_load_agrees_with_the_pool_that_is_there() {
         work.feed("load a.pool - --max-size 10000000", b"1\t1\n").ok();
     }
     work.run("create a.pool --map m --max-size 10000000").ok();
-    work.feed("load n.pool - --max-size 1GiB", b"4\t4\n").complains(2, "without; leave --max-size");
+    work.feed("load n.pool - --max-size 1GiB", b"4\t4\n").complains(2, "without --max-size; leave");
     for line in ["load a.pool - --max-size 2MiB", "create a.pool --map o --max-size 2MiB"] {
         work.feed(line, b"4\t4\n").complains(2, "exists, with --max-size 9961472; ");
     }

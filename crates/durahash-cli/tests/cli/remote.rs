@@ -257,8 +257,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 1024; exec \"$0\" node --size 64MiB --listen 127.0.0.1:0"]);
     limited.arg(env!("CARGO_BIN_EXE_durahash")).stdout(Stdio::piped()).stderr(Stdio::piped());
-    answer(limited.spawn().unwrap())
-        .complains(4, "lend less with --size, or a file on a disk with --file");
+    answer(limited.spawn().unwrap()).complains(4, "raise that limit, or lend less with --size");
     // An address where nothing listens, and one where another program does.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let complaint = work.run(&format!("remote --node {nobody} get k")).failed(4);

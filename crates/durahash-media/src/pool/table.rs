@@ -137,8 +137,8 @@ impl Table {
         self.first(k)
     }
 
-    /// Makes the bytes of table `k` zeros, at `off`, durably. All are stored: of extents that had check words the image shows zeros where the
-    /// base has others.
+    /// Makes the bytes of table `k` zeros, at `off`, durably. Zeros are stored too: where an extent held check words, a live image may show zeros,
+    /// and the base have others.
     pub(crate) fn clear<M: Medium>(&self, medium: &M, k: usize, off: u64) -> Result<()> {
         let words = medium.region().words(off, self.bytes_of(k) / 8)?;
         words.iter().for_each(|word| medium.store(word, 0));

@@ -10,9 +10,9 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
 //! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
-//! | read all bags of the shelf, take them, give back what is outside | other clients find something | what it has taken and not given back, which it has for a few round trips, is leaked, too |
+//! | read all bags of the shelf, take them, give back what is outside | other clients find something | bags that it has taken and not yet given back, for a few round trips, are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
-//! | 5 the same again | the shelf holds nothing of the windows | the same |
+//! | 5 read and take all bags again | the shelf holds nothing of the windows | the same |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 2 | | |
 //! | 8 swap the word to "preparing" if another part follows, or to "idle" | clients keep what they get again | |
@@ -429,7 +429,7 @@ impl<F: Fabric> Core<F> {
             let mut at = head;
             while !at.is_none() && !bags.contains_key(&at) {
                 let read = self.read_bag(&op, at).await;
-                // It would be in the way of all sweeps.
+                // A damaged bag would be in the way of all sweeps.
                 if read.as_ref().is_err_and(is_of_damage) {
                     take(head).await?;
                 }
@@ -454,7 +454,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Visits segments from `at` on, and returns where to go on. The directory tells where the next ones may be. What is found beside the
-    /// walk, as it tells of what was before a split, is marked in vain.
+    /// walk, as it tells of what was before a split, is marked though it need not be, which frees less.
     async fn walk(&self, at: Position, marks: &mut Marks) -> Result<Option<Position>> {
         let op = &Op::tending(self);
         let marks = &RefCell::new(marks);

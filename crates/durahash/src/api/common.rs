@@ -163,13 +163,15 @@ macro_rules! common_methods {
         ///
         /// **Durability.** `to` has its name when the whole backup is on the disk, and not before. Nothing else is left by a
         /// failure or a kill.
-        /// **Concurrency.** Any thread may call this at any time. Of several backups of a pool with a live image one is made after the other.
+        /// **Concurrency.** Any thread may call this at any time. Of several backups by handles of one
+        /// process, of a pool with a live image, one is made after the other; those of readers are made at once.
         ///
         /// # Errors
         /// [`Exists`](crate::ErrorKind::Exists) where `to` is there; [`Full`](crate::ErrorKind::Full) where it does not fit;
         /// [`Corrupt`](crate::ErrorKind::Corrupt) where a block of the pool is damaged; [`Io`](crate::ErrorKind::Io) with the
         /// system's error, and where more is written to the pool than the disk of `to` takes. The pool itself stays as it is.
-        /// [`WriterGone`](crate::ErrorKind::WriterGone) of a reader whose writer closes the pool, or dies, meanwhile.
+        /// The same of a reader whose writer has written over its log before it was read, four times over, or has taken no snapshot for
+        /// two minutes, though something waits for one. [`WriterGone`](crate::ErrorKind::WriterGone) of a reader whose writer closes the pool, or dies, meanwhile.
         /// [`Options`](crate::ErrorKind::Options) in a forked child, and for a suspect pool without a live image.
         ///
         /// ```

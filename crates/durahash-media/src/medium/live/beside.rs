@@ -18,10 +18,10 @@
 //! Any other line is kept as the last of these batches has it. The pool is as long as the cut says, by the last kept line of its superblock, or else as
 //! it was when A1 asked, which is no less than at the cut of the head. What it has grown by since was zeros before it was stored to.
 //!
-//! *No batch is missed.* Which one is noted the header of the live file says: the larger of its two numbers, as each is written when that batch is
-//! durable, and a process that takes over from a killed one has noted a batch of its own, by the sync of its state, before it counts changes for
-//! readers. Up to that each is there, sound and chained to the
-//! one before, or was written over since. Where it is not there the newest head is read again: it tells of a longer ring, in which
+//! *No batch is missed.* The header of the live file tells which one was noted last: the larger of its two numbers, as each is written when that batch
+//! is durable, and a process that takes over from a killed one has noted a batch of its own, by the sync of its state, before it counts changes for
+//! readers. Every batch up to it is in the ring, sound and chained to the
+//! one before, or was written over. Where it is not there the newest head is read again: it tells of a longer ring, in which
 //! what counts is at the same places, or that the backup was overtaken, and begins anew, some times. Nothing is read beyond, so a writer that never
 //! rests does not hold the backup up. A head with another salt, or a closed one, is of another open.
 //!
@@ -87,7 +87,7 @@ pub(in crate::medium) trait Writer {
     /// [`Io`](ErrorKind::Io).
     fn header(&self) -> Result<[u64; LIVE_WORDS]>;
 
-    /// True if no line of a pool of so many bytes had a mark at some moment of this call, each for itself.
+    /// True if each line of a pool of so many bytes, looked at one after the other, had no mark.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io).
@@ -214,8 +214,8 @@ pub(super) fn copy_beside<D: LiveSource>(
             if seen.1.elapsed() > PATIENCE {
                 return Err(error(
                     disk,
-                    "the process that writes has taken no snapshot for two minutes: it is stopped, \
-                                        or its interval is longer",
+                    "the process that writes has taken no snapshot for two minutes: it is stopped, or its interval is longer; \
+                     back up when it goes on, or by that process (`Map::backup`)",
                 ));
             }
             watch(of, of);

@@ -198,7 +198,7 @@ pub(in crate::medium) fn said_bytes(region: &Region) -> Result<Option<u64>> {
     bytes_of(region, word(EXTENTS_OFF)?)
 }
 
-/// How long the pool in `region` is if it has so many extents, unless it is none then.
+/// How long the pool in `region` is if it has so many extents, `None` if that is no possible size.
 pub(in crate::medium) fn bytes_of(region: &Region, extents: u64) -> Result<Option<u64>> {
     let shift = bits(region.at::<PmU64>(GEOMETRY_OFF)?.load(), 0, 6) as u32;
     let bytes = extents.checked_shl(shift).filter(|bytes| bytes >> shift == extents);

@@ -110,6 +110,10 @@ impl Image {
         Error::io(MAPPING, Some(self.path.clone()), e)
     }
 
+    fn reading(&self, e: io::Error) -> Error {
+        Error::io("reading the live image", Some(self.path.clone()), e)
+    }
+
     /// Its first page, in a mapping that can be lengthened to `most` bytes.
     pub(super) fn map(&self, most: u64) -> Result<(Mapping, Region)> {
         let map = self.layout.map_seen(&self.file);
@@ -143,7 +147,7 @@ impl Image {
             let Some(start) = at else { continue };
             for at in (start..start + len).step_by(MARKS_AT_ONCE as usize) {
                 let marks = &mut bytes[..(start + len - at).min(MARKS_AT_ONCE) as usize];
-                sys::read_at(&self.file, marks, at).map_err(|e| self.error(e))?;
+                sys::read_at(&self.file, marks, at).map_err(|e| self.reading(e))?;
                 if marks.iter().any(|mark| *mark != 0) {
                     return Ok(true);
                 }
@@ -205,7 +209,7 @@ impl Writer for Beside<'_> {
 
     fn header(&self) -> Result<[u64; LIVE_WORDS]> {
         let mut bytes = [0; LIVE_WORDS * 8];
-        sys::read_at(&self.image.file, &mut bytes, 0).map_err(|e| self.image.error(e))?;
+        sys::read_at(&self.image.file, &mut bytes, 0).map_err(|e| self.image.reading(e))?;
         Ok(std::array::from_fn(|i| u64::from_le_bytes(bytes.as_chunks().0[i])))
     }
 

@@ -1,9 +1,9 @@
 //! How much a cache stores, and how much it may.
 //!
 //! An insert reserves its place before it is made, and evicts until it gets one. So no more is stored than the bounds
-//! say, whatever threads do at once. How long a value is that a closure makes is known when the bucket is locked, where nothing
-//! can be evicted: a fiftieth of the bound is there for such ones, which make room behind it. What has no room there waits
-//! until its bucket is free, and room was made. Where nothing is evicted there is no such part.
+//! say, whatever threads do at once, but for values that closures make: how long one is, is known only when its bucket is locked, where
+//! nothing can be evicted. Together they may be over the bound of bytes by a fiftieth of it, and others go for them at once. What
+//! does not fit into that waits until the bucket is free and room was made. Where nothing is evicted there is no such allowance.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

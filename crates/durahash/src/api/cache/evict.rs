@@ -30,11 +30,6 @@ thread_local! {
 /// An entry before or after a change: its bytes, as they count, if it is there.
 pub(super) type Entry = Option<i64>;
 
-/// Spares no entry.
-pub(super) fn none(_: u64) -> bool {
-    false
-}
-
 /// Bytes by which an entry becomes longer.
 pub(super) fn growth(before: Entry, after: i64) -> i64 {
     (after - before.unwrap_or(0)).max(0)
@@ -271,7 +266,7 @@ impl Inner {
         if !bounds.fits(after as u64) {
             return Err(bounds.full(after as u64));
         }
-        self.room(bounds, is_new.into(), if is_new { after } else { more }, none)
+        self.room(bounds, is_new.into(), if is_new { after } else { more }, |_| false)
     }
 
     /// True if an entry of so many bytes, `more` than before, whose value a closure has made, may be stored now. If it never fits

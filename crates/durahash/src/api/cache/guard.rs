@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use durahash_media::{Durability, Result};
 
-use super::evict::none;
 use super::inner::{Inner, unless_full};
 use super::sweep::Sweeper;
 use crate::engine::Single;
@@ -35,7 +34,7 @@ impl Guard {
         }
         let inner = Arc::new(Inner::open(handle, options)?);
         if let Some(bounds) = &inner.bounds {
-            unless_full(inner.shrink(bounds, none))?;
+            unless_full(inner.shrink(bounds, |_| false))?;
         }
         let sweeps = options.sweep && !pool.store.is_read_only();
         let sweeper = if sweeps { Sweeper::start(Arc::clone(&inner)) } else { None };
@@ -47,7 +46,7 @@ impl Guard {
     }
 
     /// Ends what goes on beside the operations, leaves in the pool what the next open needs, and makes way for it. The caller
-    /// drops so many handles of the pool behind it.
+    /// still has so many handles of the pool, which it drops next.
     pub(super) fn end(&self, handles: usize) -> Result<()> {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -72,8 +71,8 @@ impl Guard {
     /// False if nobody can open the cache again, since its pool is in memory, and goes with it.
     fn opens_again(&self, handles: usize) -> bool {
         let inner = &*self.inner;
-        let own = [true, inner.beside.is_some(), inner.queue.is_some()];
-        let handles = handles + own.into_iter().filter(|is_there| *is_there).count();
+        let own = 1 + usize::from(inner.beside.is_some()) + usize::from(inner.queue.is_some());
+        let handles = handles + own;
         let pool = inner.handle.pool();
         pool.store.durability() != Durability::None || Arc::strong_count(pool) > handles
     }

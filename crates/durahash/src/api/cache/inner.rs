@@ -14,7 +14,7 @@
 //! | from 2^16 on | the order in which entries go, as a close leaves it: see `saved.rs` |
 //! | from 2^32 on | an entry that went: four bytes with the length of its key, key, value |
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -57,8 +57,8 @@ const TYPES: (Type, Type) = (Type::U64, Type::Bytes);
 pub(super) const TIME_EVERY: u64 = 500;
 
 thread_local! {
-    /// The addresses of the caches that this thread checks.
-    static CHECKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Checks of caches that this thread makes, one inside of the other.
+    static CHECKS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// How far the sweep is in its round, a walk of the whole map.
@@ -78,13 +78,13 @@ pub(super) struct Rest<'a> {
 
 impl Drop for Rest<'_> {
     fn drop(&mut self) {
-        CHECKED.with_borrow_mut(Vec::pop);
+        CHECKS.set(CHECKS.get() - 1);
     }
 }
 
 /// True if this thread checks a cache, and so holds up a sweep: it must not wait for another one, whose thread may wait for it.
 pub(super) fn is_checking() -> bool {
-    CHECKED.with_borrow(|checked| !checked.is_empty())
+    CHECKS.get() > 0
 }
 
 /// What a part of a round found.
@@ -327,17 +327,11 @@ impl Inner {
         lock(&self.round, &*self.handle.engine.store)
     }
 
-    /// Lets the sweep rest during a check. What the check calls may begin another one, of this cache, or of one whose sweep is under
-    /// way, for which it does not wait: another thread's check may wait for this one.
+    /// Lets the sweep rest during a check. The outermost one of a thread waits for the step that is under way. One inside of it does not, as
+    /// who holds that step's lock may wait for this thread.
     pub(super) fn rest(&self) -> Rest<'_> {
-        let this = std::ptr::from_ref(self).addr();
-        let round =
-            match CHECKED.with_borrow(|checked| (checked.is_empty(), checked.contains(&this))) {
-                (true, _) => Some(self.round()),
-                (false, true) => None,
-                (false, false) => self.round.try_lock().ok(),
-            };
-        CHECKED.with_borrow_mut(|checked| checked.push(this));
+        let round = if is_checking() { self.round.try_lock().ok() } else { Some(self.round()) };
+        CHECKS.set(CHECKS.get() + 1);
         Rest { _round: round }
     }
 
