@@ -154,7 +154,7 @@ pub(crate) fn make_room(limit: &Limit) -> &'static str {
 pub(crate) fn make_room_in_cache(limit: &Limit) -> &'static str {
     match limit {
         Limit::Design(_) => {
-            "remove entries, or open it with larger bounds (Options::max_entries, max_bytes_used), which it keeps"
+            "remove entries, or let a program open it with larger bounds, which it keeps"
         }
         _ => make_room(limit),
     }

@@ -95,7 +95,7 @@ fn bounds_are_kept_and_stats_tell_of_them() {
     work.run("put n.pool a 1").ok();
     for (line, input) in [("put n.pool b 2", ""), ("load n.pool", "b\t2\n")] {
         let complaint = work.feed(line, input.as_bytes()).complains(4, "as much as it may");
-        assert!(complaint.contains("remove entries, or open it"), "{complaint}");
+        assert!(complaint.contains("remove entries, or let a program open it"), "{complaint}");
     }
     let maps = work.run("maps n.pool --json").json();
     let wanted = serde_json::json!([{

@@ -145,9 +145,9 @@ impl Bounds {
     #[cold]
     pub(super) fn full(&self, bytes: u64) -> Error {
         let what = if !self.fits(bytes) {
-            "the entry is larger than all that the cache may hold by its bound of bytes"
+            "the entry is larger than all that the cache may hold (`Options::max_bytes_used`)"
         } else {
-            "the cache holds as much as it may by its bound of entries or of bytes, and evicts nothing"
+            "the cache holds as much as it may (`Options::max_entries`, `max_bytes_used`), and evicts nothing"
         };
         Error::full(bytes, Limit::Design(what))
     }
