@@ -48,7 +48,9 @@ pub(super) use file::{PoolFile, real_dir};
 use logged::{OldLog, PoolView};
 pub(super) use map::{MAPPING, Mapping, Sharing};
 use readers::{Readers, distrust, unless_read};
-use seen::{Beside, Image};
+#[cfg(not(loom))]
+use seen::Beside;
+use seen::Image;
 
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -831,6 +833,7 @@ impl Storage for Mapped {
 
     /// The file's bytes, where it is closed and nobody writes to it; or a cut, beside a writer with a live image.
     fn copy_to(&self, to: &dyn Blank, watch: &mut dyn FnMut(u64, u64)) -> Result<CopiedAs> {
+        #[cfg(not(loom))]
         if let (Some(image), Some(readers)) = (&self.image, &self.readers) {
             let writer = Beside::new((&self.file, &self.region), image, &readers.changes);
             self.copy_beside(writer.log_area()?, &writer, to, watch)?;
