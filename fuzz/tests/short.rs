@@ -57,7 +57,7 @@ const UNREACHED: [(&str, &str); 13] = [
     ("a freed address is not a block", "told to nobody: the operation has its result"),
     ("block freed twice", "the same"),
     ("a value has no word before it", "told by caches, which no input is opened as"),
-    ("a slot's value is none of its type", "the same; `cache_bounds.rs` has one"),
+    ("a slot's value is none of its type", "the same; `cache_gone.rs` has one"),
     (
         "the kind of an extent of the log is wrong",
         "few images have a log that ends inside the pool",

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use durahash::esh::Esh;
 use durahash::index::Index;
@@ -19,9 +19,9 @@ use durahash::rewo::{Cache, Rewo};
 use durahash::{Data, Design, Finding, Map, MultiMap, Openable, Options, Plain, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
-use durahash_media::sim::Sim;
+use durahash_media::sim::{Call, Hook, Sim, Site};
 pub use durahash_media::sim::{budget, seed};
-use durahash_media::{Format, Geometry, Mapped, MappedOptions, Pool};
+use durahash_media::{Event, Format, Geometry, Mapped, MappedOptions, Pool};
 use tempfile::TempDir;
 
 // The examples of the documents: this crate is not packaged, so it may include files from outside of it.
@@ -355,4 +355,15 @@ pub fn assert_equal<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, mod
     }
     let want = model.iter().map(|(k, v)| (K::sample(*k), V::sample(*v)));
     assert_eq!(seen, want.collect::<HashMap<_, _>>());
+}
+
+/// A hook of a medium that counts how often threads wait.
+pub struct Waits(pub Arc<AtomicU64>);
+
+impl Hook for Waits {
+    fn before(&self, call: Call, _: Site) {
+        if matches!(call, Call::Event(Event::Wait)) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

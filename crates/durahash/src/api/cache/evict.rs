@@ -92,7 +92,7 @@ impl Inner {
         let mut more = 0;
         loop {
             let after = self.bytes(key, value);
-            let mut place = self.place(key, Room::ForNew, after, more)?;
+            let mut place = self.place(key, Room::ForNew, (after, more), false)?;
             if self.queue.is_none() && place.as_ref().is_none_or(Place::is_new) {
                 let mut before = Vec::new();
                 let reads = self.bounds.as_ref().is_some_and(Bounds::has_bytes);
@@ -138,7 +138,7 @@ impl Inner {
                 Some(bounds) => {
                     self.fetch_to_insert(h);
                     let is_new = engine.index.get(h)?.is_none();
-                    Some(self.place_of(bounds, is_new, bytes, 0)?)
+                    Some(self.place_of(bounds, is_new, (bytes, 0), |_| false)?)
                 }
                 None => None,
             };
@@ -219,40 +219,25 @@ impl Inner {
     }
 
     /// Reserves a place for a change of `key`, whose entry gets so many bytes, 0 if that is not known; and where there is
-    /// one already, so many `more`.
+    /// one already, so many `more`. An entry that `stays` does not go for it, nor for others that have a choice.
     pub(super) fn place(
         &self,
         key: &[u8],
         room: Room,
-        after: i64,
-        more: i64,
-    ) -> Result<Option<Place<'_>>> {
-        let Some(bounds) = &self.bounds else { return Ok(None) };
-        let engine = self.engine();
-        let key_hash = engine.key_hash(key);
-        self.fetch_to_insert(engine.records.hashes.h(key_hash));
-        let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
-        self.place_of(bounds, is_new, after, more).map(Some)
-    }
-
-    /// The same for what a closure has made of the entry, which does not go for it.
-    #[cold]
-    pub(super) fn place_beside(
-        &self,
-        key: &[u8],
-        room: Room,
-        after: i64,
-        more: i64,
+        (after, more): (i64, i64),
+        stays: bool,
     ) -> Result<Option<Place<'_>>> {
         let Some(bounds) = &self.bounds else { return Ok(None) };
         let engine = self.engine();
         let key_hash = engine.key_hash(key);
         let h = engine.records.hashes.h(key_hash);
-        // Nor for those of other threads, if they have a choice.
-        self.hit(h);
+        if stays {
+            self.hit(h)
+        } else {
+            self.fetch_to_insert(h)
+        }
         let is_new = room == Room::ForNew && !engine.contains_bytes(key, key_hash)?;
-        let bytes = if is_new { after } else { more };
-        self.room(bounds, is_new.into(), bytes, |other| other == h).map(Some)
+        self.place_of(bounds, is_new, (after, more), |other| stays && other == h).map(Some)
     }
 
     /// The same of an entry that is new, or not.
@@ -260,13 +245,13 @@ impl Inner {
         &self,
         bounds: &'a Bounds,
         is_new: bool,
-        after: i64,
-        more: i64,
+        (after, more): (i64, i64),
+        spared: impl Fn(u64) -> bool + Copy,
     ) -> Result<Place<'a>> {
         if !bounds.fits(after as u64) {
             return Err(bounds.full(after as u64));
         }
-        self.room(bounds, is_new.into(), if is_new { after } else { more }, |_| false)
+        self.room(bounds, is_new.into(), if is_new { after } else { more }, spared)
     }
 
     /// True if an entry of so many bytes, `more` than before, whose value a closure has made, may be stored now. If it never fits

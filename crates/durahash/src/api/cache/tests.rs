@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use durahash_media::Geometry;
 use durahash_media::sim::{Call, Hook, Sim, Site};
-use durahash_media::{Event, Geometry};
+use durahash_testkit::Waits;
 
 use super::inner::Inner;
 use super::saved;
@@ -75,17 +76,6 @@ fn closures_overrun_a_bound_of_bytes_by_a_fiftieth() {
         let stats = cache.stats().unwrap().cache.unwrap();
         assert!(stats.bytes_used.unwrap() <= MAX && stats.entries == Some(cache.len().unwrap()));
         cache.check(&mut |finding| panic!("{finding:?}")).unwrap();
-    }
-}
-
-/// Counts how often threads wait.
-struct Waits(Arc<AtomicU64>);
-
-impl Hook for Waits {
-    fn before(&self, call: Call, _: Site) {
-        if matches!(call, Call::Event(Event::Wait)) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 

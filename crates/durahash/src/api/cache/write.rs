@@ -137,8 +137,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Cache<K, V> {
         loop {
             let (mut place, turn) = self.map.handle.run(|_| {
                 let place = match &said {
-                    None => inner.place(bytes, room, 0, 0)?,
-                    Some(said) => inner.place_beside(bytes, room, said.after, said.more)?,
+                    None => inner.place(bytes, room, (0, 0), false)?,
+                    Some(said) => inner.place(bytes, room, (said.after, said.more), true)?,
                 };
                 Ok((place, inner.turn(bytes)?))
             })?;
