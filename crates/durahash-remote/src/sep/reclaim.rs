@@ -10,9 +10,8 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
 //! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
-//! | read all bags of the shelf, take them, give back what is outside | other clients find something | bags that it has taken and not yet given back, for a few round trips, are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
-//! | 5 read and take all bags again | the shelf holds nothing of the windows | the same |
+//! | 5 read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else begin anew | the shelf holds nothing of the windows | new bags before the swap, old ones behind it are leaked, too |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 2 | | |
 //! | 8 swap the word to "preparing" if another part follows, or to "idle" | clients keep what they get again | |
@@ -72,7 +71,8 @@
 //! nodes behind the windows meanwhile is for the next sweep; and a death that no client has missed yet makes a `Full` that need not be.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -90,7 +90,8 @@ use super::layout::{
     BUMP_OFF, EPOCH, KV_HEADER, Kv, LEAKED, LIMIT_BYTES, Len, Ref, Row, RowState, SHELF, SWEEP,
     SWEPT, UNIT, WINDOW_OFF, epoch_of, kv_bytes, main_bytes, usable_bytes, word_at,
 };
-use super::space::block_bytes;
+use super::shelf::{PUSHED, write_bags};
+use super::space::{BAG_BYTES, Bag, block_bytes};
 use super::verbs::Post;
 use super::walk::{Marks, Position, is_of_damage};
 
@@ -397,15 +398,10 @@ impl<F: Fabric> Core<F> {
         self.space.borrow_mut().claim(windows.clone(), true);
         self.reclaim.borrow_mut().claim = claimed.turn();
         let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
-        let stage = if planted(Fault::ClaimUnwaited) {
-            Stage::Walking(Position::START)
-        } else {
-            Stage::Claimed(epoch + 3)
-        };
-        self.drain().await?;
+        let waits = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
         self.reclaim.borrow_mut().sweep = Some(Sweep {
             word: claimed,
-            stage,
+            stage: Stage::Claimed(epoch + waits),
             marks: Marks::new(windows),
             parts,
             total,
@@ -414,43 +410,75 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Takes all bags, and keeps what is outside the windows. They are read before, so that they are nobody
-    /// else's for a few round trips only.
+    /// Takes what lies in the windows off the shelf. A swap of its word replaces the bags down to the last that has any by others
+    /// with their rest, so that a death in between costs none of it.
     async fn drain(&self) -> Result<()> {
         let op = Op::tending(self);
-        let take = async |head: Ref| {
-            let swap = Batch::of(|batch| batch.compare_swap(SHELF, head.word(), 0));
-            Ok::<_, Error>(Ref::from_word(self.leased(swap).await?.word(0)))
-        };
+        let epoch = self.epochs.borrow().latest;
         // None of them changes, or is another one, while the operation lives.
-        let mut bags = HashMap::new();
+        let mut known = HashMap::new();
         let mut head = Ref::from_word(op.read_word(SHELF).await?);
         loop {
-            let mut at = head;
-            while !at.is_none() && !bags.contains_key(&at) {
-                let read = self.read_bag(&op, at).await;
-                // A damaged bag would be in the way of all sweeps.
-                if read.as_ref().is_err_and(is_of_damage) {
-                    take(head).await?;
+            let (mut bags, damage) = self.bags(&op, head, &mut known).await?;
+            let count = match damage {
+                // A damaged bag, and those behind it, would be in the way of all sweeps.
+                Some(_) => bags.len(),
+                None => {
+                    let space = self.space.borrow();
+                    bags.iter().rposition(|bag| space.claims(bag)).map_or(0, |last| last + 1)
                 }
-                let (bag, next) = read?;
-                bags.insert(at, (bag, next));
-                at = next;
-            }
-            let found = take(head).await?;
-            if found == head {
+            };
+            if count == 0 && damage.is_none() {
                 break;
             }
+            let behind = bags.get(count).map_or(Ref::NONE, |bag| bag.at);
+            bags.truncate(count);
+            let bytes = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum();
+            let bag_bytes = self.bag_bytes(bytes);
+            let [new, rest] = self.space.borrow_mut().rebag(&bags, epoch, bag_bytes);
+            for (i, some) in new.chunks(PUSHED).enumerate() {
+                let next = new.get((i + 1) * PUSHED).map_or(behind, |bag| bag.at);
+                op.send(Batch::of(|batch| write_bags(batch, some, next))).await?;
+            }
+            let first = new.first().map_or(behind, |bag| bag.at);
+            let found = Ref::from_word(op.swap_word(SHELF, head.word(), first.word()).await?);
+            if found == head {
+                self.shelf.set(first);
+                rest.iter().for_each(|bag| self.adopt(&op, bag, true));
+                return damage.map_or(Ok(()), Err);
+            }
+            let mut space = self.space.borrow_mut();
+            new.iter().for_each(|bag| space.put(bag.at, BAG_BYTES));
             head = found;
         }
-        self.shelf.set(Ref::NONE);
-        while let Some((bag, next)) = bags.remove(&head) {
-            self.adopt(&op, &bag, true);
-            head = next;
-        }
-        // Clients that take of it know the claim, but for what an earlier sweep has found.
-        self.reclaim.borrow_mut().found.get_or_insert(0);
         Ok(())
+    }
+
+    /// The bags of the shelf from `at` on, up to a damaged one.
+    async fn bags(
+        &self,
+        op: &Op<'_, F>,
+        mut at: Ref,
+        known: &mut HashMap<Ref, (Bag, Ref)>,
+    ) -> Result<(Vec<Bag>, Option<Error>)> {
+        let (mut bags, mut seen) = (Vec::new(), HashSet::new());
+        while !at.is_none() {
+            if !seen.insert(at) {
+                let circle = Error::corrupt("a bag of the shelf", at.addr().off());
+                return Ok((bags, Some(circle)));
+            }
+            if let Entry::Vacant(place) = known.entry(at) {
+                match self.read_bag(op, at).await {
+                    Ok(read) => _ = place.insert(read),
+                    Err(error) if is_of_damage(&error) => return Ok((bags, Some(error))),
+                    Err(error) => return Err(error),
+                }
+            }
+            let (bag, next) = &known[&at];
+            bags.push(bag.clone());
+            at = *next;
+        }
+        Ok((bags, None))
     }
 
     /// Visits segments from `at` on, and returns where to go on. The directory tells where the next ones may be. What is found beside the

@@ -11,6 +11,7 @@
 //! |---|---|---|---|
 //! | push | 1 | write the bags, each with the next one; the last names the first on the shelf | lost to a sweep |
 //! | | 2 | swap the shelf's word from that to the first bag; else write the last bag again | given |
+//! | replace | | in a sweep: `reclaim.rs` | |
 //! | pop | 1 | read the shelf's word | |
 //! | | 2 | read that bag | |
 //! | | 3 | swap the word from the bag to the next one | the bag is lost to a sweep |
@@ -39,12 +40,20 @@ use super::verbs::Post;
 use super::walk::is_of_damage;
 
 /// Bags that are pushed at once.
-const PUSHED: usize = 64;
+pub(super) const PUSHED: usize = 64;
 
 fn bag_bytes(bag: &Bag, next: Ref) -> Vec<u8> {
     let head = [next.word(), bag.epoch, bag.extents.len() as u64];
     let extents = bag.extents.iter().map(|&(at, bytes)| at.word() | (bytes / UNIT) << 42);
     head.into_iter().chain(extents).flat_map(u64::to_le_bytes).collect()
+}
+
+/// Writes bags, the last of which names the `next` one.
+pub(super) fn write_bags(batch: &mut Batch, bags: &[Bag], next: Ref) {
+    for (i, bag) in bags.iter().enumerate() {
+        let next = bags.get(i + 1).map_or(next, |bag| bag.at);
+        batch.write(bag.at.addr(), &bag_bytes(bag, next));
+    }
 }
 
 impl<F: Fabric> Core<F> {
@@ -115,15 +124,12 @@ impl<F: Fabric> Core<F> {
     }
 
     async fn push(&self, op: &Op<'_, F>, bags: &[Bag]) -> Result<()> {
-        let Some((last, others)) = bags.split_last() else { return Ok(()) };
+        let Some(last) = bags.len().checked_sub(1) else { return Ok(()) };
         let mut head = self.shelf.get();
-        let mut batch = Batch::new();
-        for (bag, next) in others.iter().zip(&bags[1..]) {
-            batch.write(bag.at.addr(), &bag_bytes(bag, next.at));
-        }
+        let mut written = bags;
         loop {
-            batch.write(last.at.addr(), &bag_bytes(last, head));
-            op.send(std::mem::take(&mut batch)).await?;
+            op.send(Batch::of(|batch| write_bags(batch, written, head))).await?;
+            written = &bags[last..];
             let found = op.swap_word(SHELF, head.word(), bags[0].at.word()).await?;
             if found == head.word() {
                 self.shelf.set(bags[0].at);
@@ -133,13 +139,17 @@ impl<F: Fabric> Core<F> {
         }
     }
 
+    /// Bytes of a bag where there is so much: so many that others find some, and so few that they are pushed at once.
+    pub(super) fn bag_bytes(&self, of: u64) -> u64 {
+        (4 * self.chunk_bytes()).max(of / PUSHED as u64)
+    }
+
     /// Gives free memory to the shelf until this client has `keep` bytes.
     pub(super) async fn share(&self, op: &Op<'_, F>, keep: u64) -> Result<()> {
         loop {
             let bags = {
                 let mut space = self.space.borrow_mut();
-                // So many that others find some, and so few that they are pushed at once.
-                let some = (4 * self.chunk_bytes()).max(space.free_bytes() / PUSHED as u64);
+                let some = self.bag_bytes(space.free_bytes());
                 space.give(keep, some, PUSHED)
             };
             self.push(op, &bags).await?;

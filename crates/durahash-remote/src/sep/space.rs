@@ -262,6 +262,62 @@ impl Space {
         }
     }
 
+    /// Returns whether anything of this bag, or its own block, lies in a window.
+    pub(super) fn claims(&self, bag: &Bag) -> bool {
+        let mut all = bag.extents.iter().copied().chain([(bag.at, BAG_BYTES)]);
+        all.any(|(at, bytes)| {
+            let [before, after] = self.outside(at.addr(), bytes);
+            before.1 + after.1 < bytes
+        })
+    }
+
+    /// The same memory in new bags of about `bag_bytes`, whose blocks are this client's, and the rest: what lies in the
+    /// windows, and what there are no blocks for.
+    pub(super) fn rebag(&mut self, bags: &[Bag], epoch: u64, bag_bytes: u64) -> [Vec<Bag>; 2] {
+        self.join();
+        let (mut new, mut rest) = (Vec::new(), Vec::new());
+        for bag in bags {
+            let free_from = if bag.epoch > epoch { bag.epoch } else { 0 };
+            let mut left = Bag { extents: Vec::new(), ..*bag };
+            for &(block, bytes) in &bag.extents {
+                let [before, after] = self.outside(block.addr(), bytes);
+                let inside = (block.addr().add(before.1), bytes - before.1 - after.1);
+                for (part, is_inside) in [(inside, true), (before, false), (after, false)] {
+                    let extent = (Ref::new(part.0), part.1);
+                    if part.1 == 0 {
+                        continue;
+                    }
+                    let to = if is_inside {
+                        None
+                    } else {
+                        self.with_room(&mut new, free_from, bag_bytes)
+                    };
+                    to.unwrap_or(&mut left).extents.push(extent);
+                }
+            }
+            rest.push(left);
+        }
+        [new, rest]
+    }
+
+    /// A bag with room of what is free from an epoch on: the last of these, or another one.
+    fn with_room<'a>(
+        &mut self,
+        bags: &'a mut Vec<Bag>,
+        epoch: u64,
+        bag_bytes: u64,
+    ) -> Option<&'a mut Bag> {
+        let has_room = |bag: &Bag| {
+            let bytes = bag.extents.iter().map(|extent| extent.1).sum::<u64>();
+            bag.epoch == epoch && bag.extents.len() < BAG_EXTENTS && bytes < bag_bytes
+        };
+        if !bags.last().is_some_and(has_room) {
+            let at = self.take_any_range(BAG_BYTES)?;
+            bags.push(Bag { at, epoch, extents: Vec::new() });
+        }
+        bags.last_mut()
+    }
+
     /// Frees memory that need not be whole blocks: it is joined with its neighbours.
     pub(super) fn add(&mut self, addr: Addr, bytes: u64) {
         for (addr, bytes) in self.enter(addr, bytes) {

@@ -279,6 +279,7 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     let [mut kills_of_loaders, mut kills_of_nodes] = [0; 2];
     let mut longest = Duration::ZERO;
     let mut loader = None;
+    let mut samples = Vec::new();
     for round in 0..rounds() {
         let mix = WordMix::new(seed(round));
         let draw = |what, below| mix.mix(what) % below;
@@ -350,13 +351,17 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
                 lane.verify(map, client == LOADER && loader.is_some());
             }
         }
-        if loader.is_none() && round % 50 == 0 {
+        if loader.is_none() && round % 10 >= 5 {
+            samples.push(memory(&live[0])[1]);
             println!("bytes taken, used, of the index, of keys, of others: {:?}", memory(&live[0]));
         }
     }
     if let Some(loads) = loader {
         loads.kill(loaded);
     }
+    let mid = samples.len() / 2;
+    samples.sort_unstable();
+    println!("median {:?} most {:?}", samples.get(mid), samples.last());
     // A fresh load of the same keys, and what is in use after all of that, before a sweep and after it.
     let (mut pairs, mut pages) = (Vec::new(), live[0].pages());
     while let Some(page) = pages.next().unwrap() {

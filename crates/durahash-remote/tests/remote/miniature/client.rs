@@ -80,6 +80,7 @@ pub(crate) struct Run {
     pub(crate) takeovers: u64,
     pub(crate) rests: u64,
     pub(crate) popped: u64,
+    pub(crate) replaced: u64,
     pub(crate) reclaimed: u64,
     /// The clients, by number, for the judge of sweeps.
     pub(crate) clients: Vec<(usize, Rc<RefCell<Client>>)>,

@@ -109,17 +109,17 @@ const NEEDED: &[(&str, Focus, u64, u64)] = &[
     ("retired_is_filtered", Sweep, 0, 100),
     ("freed_is_filtered", Sweep, 42, 100),
     ("chunk_is_filtered", Sweep, 13_792, 60_000),
-    ("bag_is_filtered", Sweep, 0, 100),
-    ("waiting_owns_no_block", Sweep, 4, 100),
-    ("moves_hold_epoch", Sweep, 7_715, 40_000),
+    ("bag_is_filtered", Sweep, 13, 100),
+    ("waiting_owns_no_block", Sweep, 0, 100),
+    ("moves_hold_epoch", Sweep, 2_223, 40_000),
     ("popped_bag_waits", Sweep, 2_484, 10_000),
     ("bag_has_epoch", Sweep, 2_732, 10_000),
-    ("claim_waits", Sweep, 1, 100),
+    ("claim_waits", Sweep, 26, 100),
     ("sweep_empties_shelf", Sweep, 0, 100),
-    ("walk_marks_pending", Sweep, 775, 3_000),
+    ("walk_marks_pending", Sweep, 570, 3_000),
     ("walk_waits", Sweep, 189, 2_000),
     ("rest_gives_memory", Rest, 1, 100),
-    ("wakes_registered", Rest, 517, 2_000),
+    ("wakes_registered", Rest, 2_276, 10_000),
 ];
 
 /// Rules without which nothing was found in some thousand runs.
@@ -155,7 +155,8 @@ fn nothing_is_found_with_all_rules() {
     println!("{runs} runs and those with sweeps, from seed {first}: {total:?}");
     if runs >= 1000 {
         assert!(total.sweeps > runs / 5 && total.reclaimed > 10 * runs, "{total:?}");
-        assert!(total.popped > runs && total.takeovers > runs / 100, "{total:?}");
+        assert!(total.popped > runs && total.replaced > runs / 20, "{total:?}");
+        assert!(total.takeovers > runs / 100, "{total:?}");
         assert!(total.rests > runs / 5, "{total:?}");
         assert!(total.merges > 5 * runs && total.splits > runs / 2, "{total:?}");
         assert!(total.unknown > runs / 4 && total.epochs > 10 * runs, "{total:?}");

@@ -460,10 +460,64 @@ impl Coroutine {
         Ok(Some(Sweep { claim, window, step: Step::Waits(epoch), used }))
     }
 
-    /// Takes all bags, and pushes at once what this client does not forget.
+    /// Takes what lies in the window off the shelf, and pushes what this client does not keep.
     async fn empty_shelf(&self) -> Result<(), Closed> {
-        while self.pop().await? {}
-        self.push(KEPT / 2).await
+        if self.setup.rules.moves_hold_epoch {
+            self.hold();
+        }
+        while !self.replace_bags().await? {}
+        self.push(KEPT / 2).await?;
+        self.release();
+        Ok(())
+    }
+
+    /// Replaces the bags down to the last one that the window cuts by others with their rest, in one swap of the shelf's word.
+    /// Returns whether there is none.
+    async fn replace_bags(&self) -> Result<bool, Closed> {
+        let head = self.word(SHELF).await?;
+        let (mut chain, mut at) = (Vec::new(), head as Addr);
+        while at != 0 {
+            let end = *self.world.borrow_mut().word(BUMP) as Addr;
+            if at < HEAP || at + BAG > end || chain.len() > end {
+                self.fault("a bag that is none");
+                return Ok(true);
+            }
+            let found = self.post(Batch::of(|b| b.read(at, BAG))).await?;
+            chain.push([at, found[1] as usize, found[2] as Addr, found[3] as usize]);
+            at = found[0] as Addr;
+        }
+        let outside = |at, len| self.client.borrow().space.outside(at, len);
+        let is_cut = |at, len| outside(at, len).iter().map(|part| part.1).sum::<usize>() < len;
+        let is_of = |&[bag, _, at, len]: &[usize; 4]| is_cut(bag, BAG) || is_cut(at, len);
+        let Some(last) = chain.iter().rposition(is_of) else { return Ok(true) };
+        let mut first = chain.get(last + 1).map_or(0, |bag| bag[0]);
+        chain.truncate(last + 1);
+        let (mut batch, mut bags, mut rest) = (Batch::new(), Vec::new(), Vec::new());
+        for &[_, epoch, at, len] in chain.iter().rev() {
+            for (at, len) in outside(at, len).into_iter().filter(|part| part.1 > 0) {
+                match self.own(BAG) {
+                    Some(bag) => {
+                        batch.write(bag, &[first, epoch, at, len].map(|word| word as u64));
+                        bags.push(bag);
+                        first = bag;
+                    }
+                    None => rest.push((at, len, epoch)),
+                }
+            }
+        }
+        self.post(batch).await?;
+        if !self.swap(SHELF, head, first as u64).await? {
+            bags.into_iter().for_each(|bag| self.give(bag, BAG, 0));
+            return Ok(false);
+        }
+        for (at, len, epoch) in rest {
+            self.client.borrow_mut().space.put(at, len, epoch as u64, true);
+        }
+        let rules = self.setup.rules;
+        let epoch = if rules.popped_bag_waits { self.held() + 3 } else { 0 };
+        chain.iter().for_each(|bag| self.give(bag[0], BAG, epoch));
+        self.run.borrow_mut().replaced += 1;
+        Ok(false)
     }
 
     /// Marks what the segment at a position uses, and returns the next position; nothing after a fault.

@@ -126,7 +126,7 @@ rules! {
     row_freed_last,
     /// The walk begins three epochs after the claim. *Without:* at once.
     claim_waits,
-    /// A sweep takes all bags from the shelf before its walk. *Without:* none.
+    /// A sweep takes what its window has of bags off the shelf before its walk. *Without:* none.
     sweep_empties_shelf,
     /// The walk marks the upper half of a split that was not committed. *Without:* not.
     walk_marks_pending,

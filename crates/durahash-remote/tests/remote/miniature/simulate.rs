@@ -26,6 +26,7 @@ counts! {
         takeovers,
         rests,
         popped,
+        replaced,
         reclaimed,
         taken,
         events,
@@ -211,6 +212,7 @@ impl Simulation {
         counts.takeovers += run.takeovers;
         counts.rests += run.rests;
         counts.popped += run.popped;
+        counts.replaced += run.replaced;
         counts.reclaimed += run.reclaimed;
         counts.taken += *self.world.borrow_mut().word(BUMP);
         counts.epochs += *self.world.borrow_mut().word(EPOCH);
