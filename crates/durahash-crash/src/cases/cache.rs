@@ -1,8 +1,8 @@
-//! Caches over REH, by a clock that stands still. The pool has the time, and every open has a clock that was set back.
+//! Caches, by a clock that stands still. The pool has the time, and every open has a clock that was set back.
 //!
-//! - `cache`: of words, each in its slot, or in a cell where it expires. Every other removal of a script lets the entry
+//! - `cache`, `cache-pea`, `cache-esh`, `cache-rewo`: of words, each in its slot, or in a cell where it expires. Every other removal of a script lets the entry
 //!   expire, so that it is absent and stored; a step goes on with the sweep. A crash must not bring back what has expired.
-//! - `cache-evicted`: the cache has room for half of the keys, and keeps what it evicts. An entry is in the cache or among
+//! - `cache-evicted`: a cache over REH has room for half of the keys, and keeps what it evicts. An entry is in the cache or among
 //!   those that went, and both together are the table.
 //! - `cache-aside`: the same room, under the default policy, for some of what a map of words beside it has, which is the
 //!   table. What the cache evicts is nowhere else.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use durahash::cache::{Clock, Policy};
-use durahash::{Cache, Change, Data, Finding, Map, Options, Pool, Result};
+use durahash::{Cache, Change, Data, Design, Finding, Map, Options, Pool, Result};
 use durahash_media::Geometry;
 use durahash_media::sim::Sim;
 
@@ -24,12 +24,17 @@ const KEYS: u16 = 8;
 /// Entries that a cache with a bound has room for.
 const MAX: u64 = 4;
 
-pub(super) fn all() -> [Case; 3] {
+pub(super) fn all() -> [Case; 6] {
     let keeps = options().max_entries(MAX).eviction(Policy::Lru).keep_evicted(true);
     let bounded = options().max_entries(MAX).clock(Clock::manual(1000));
     let opened = bounded.clone();
+    let expiring =
+        |name, design| of_cache(name, options().design(design), |cache| Box::new(Expiring(cache)));
     [
-        of_cache("cache", options(), |cache| Box::new(Expiring(cache))),
+        expiring("cache", Design::Reh),
+        expiring("cache-pea", Design::Pea),
+        expiring("cache-esh", Design::Esh),
+        expiring("cache-rewo", Design::Rewo),
         of_cache("cache-evicted", keeps, |cache| Box::new(Evicting(cache))),
         case(
             "cache-aside",

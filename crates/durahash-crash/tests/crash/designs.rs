@@ -131,6 +131,12 @@ survive! {
         ("maps", WORD, 0, 0, 1024), ("maps", PROGRAM, 1, 4, 32);
     caches_survive_on_every_medium: > 5_000, ("cache", X86, 0, 1, 1024),
         ("cache", WORD, 0, 0, 1024), ("cache", PROGRAM, 1, 2, 16);
+    caches_over_pea_survive_on_every_medium: > 5_000, ("cache-pea", X86, 0, 1, 1024),
+        ("cache-pea", WORD, 0, 0, 1024), ("cache-pea", PROGRAM, 1, 2, 16);
+    caches_over_rewo_survive_on_every_medium: > 5_000, ("cache-rewo", X86, 0, 1, 1024),
+        ("cache-rewo", WORD, 0, 0, 1024), ("cache-rewo", PROGRAM, 1, 2, 16);
+    /// Of deaths of the process, as maps over ESH.
+    caches_over_esh_survive_the_death_of_their_process: > 100, ("cache-esh", PROGRAM, 1, 2, 16);
     caches_that_keep_what_goes_survive_on_every_medium: > 5_000,
         ("cache-evicted", X86, 0, 1, 1024), ("cache-evicted", WORD, 0, 0, 1024),
         ("cache-evicted", PROGRAM, 1, 2, 16);

@@ -158,7 +158,7 @@ pub(super) struct Reclaim {
     /// The turn of the claim that is known; 0 if none is.
     pub(super) claim: u64,
     pub(super) sweep: Option<Sweep>,
-    /// Times that it began anew.
+    /// Times that it began anew since a part ended.
     pub(super) restarts: u32,
     /// Calls that asked for a sweep, and those that were answered.
     pub(super) asked: u64,

@@ -10,8 +10,9 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
 //! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
+//! | read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else do it anew; without blocks for them take the first bag, and do it anew | clients find little there that they have to drop | new bags before the swap, old ones behind it, and bags that it took are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
-//! | 5 read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else begin anew | the shelf holds nothing of the windows | new bags before the swap, old ones behind it are leaked, too |
+//! | 5 the same again | the shelf holds nothing of the windows | the same |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
 //! | 7 wait for the epoch w + 2 | | |
 //! | 8 swap the word to "preparing" if another part follows, or to "idle" | clients keep what they get again | |
@@ -91,7 +92,7 @@ use super::layout::{
     SWEPT, UNIT, WINDOW_OFF, epoch_of, kv_bytes, main_bytes, usable_bytes, word_at,
 };
 use super::shelf::{PUSHED, write_bags};
-use super::space::{BAG_BYTES, Bag, block_bytes};
+use super::space::{Bag, block_bytes};
 use super::verbs::Post;
 use super::walk::{Marks, Position, is_of_damage};
 
@@ -109,7 +110,9 @@ const LOOKS: u32 = 8;
 const SETTLED: u64 = 64;
 /// Epochs in which an operation waits for blocks that were unlinked: each is free three epochs later, and another may take it.
 const RETURNS: u64 = 16;
-/// Times that a client begins its sweep anew, after futures that were dropped.
+/// Swaps of the shelf's word that fail in a tick, at most: while it tries, the epoch stands still.
+const SWAPS: u32 = 8;
+/// Times that a client begins a part of its sweep anew, after futures that were dropped.
 const RESTARTS: u32 = 1;
 
 impl<F: Fabric> Core<F> {
@@ -161,7 +164,7 @@ impl<F: Fabric> Core<F> {
             let word = self.reclaim.borrow().words.sweep;
             word.phase() != Phase::Idle && self.is_own(word)
         };
-        let step = if advances { self.advance(global, rows).await } else { Ok(()) };
+        let step = if advances { self.advance(global, rows, gives).await } else { Ok(()) };
         if let Err(error) = step {
             match error.kind() {
                 &ErrorKind::Corrupt { what, off } => {
@@ -245,14 +248,14 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Steps of the sweep of this client, or its beginning.
-    async fn advance(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
+    async fn advance(&self, global: u64, rows: Option<&[Row]>, gives: bool) -> Result<()> {
         let sweep = {
             let mut reclaim = self.reclaim.borrow_mut();
             let word = reclaim.words.sweep;
             // Another word: the one of a dropped future, or of another client after an eviction.
             reclaim.sweep.take().filter(|sweep| sweep.word == word)
         };
-        let Some(mut sweep) = sweep else { return self.may_begin(global, rows).await };
+        let Some(mut sweep) = sweep else { return self.may_begin(global, rows, gives).await };
         let now_ns = self.fabric.now_ns();
         if sweep.seen.0 != global {
             sweep.seen = (global, now_ns);
@@ -262,7 +265,7 @@ impl<F: Fabric> Core<F> {
         if let Stage::Freed(until) = sweep.stage
             && global > until
         {
-            return self.prepare(sweep.word, sweep.parts, sweep.total).await;
+            return self.prepare(sweep.word, sweep.parts, sweep.total, gives).await;
         }
         if let Stage::Walking(at) = sweep.stage {
             sweep.seen = (global, now_ns);
@@ -277,9 +280,12 @@ impl<F: Fabric> Core<F> {
         if let Stage::Claimed(until) = sweep.stage
             && global >= until
         {
-            // The walk begins in another tick, as others are to have the bags.
-            self.drain().await?;
-            sweep.stage = Stage::Walking(Position::START);
+            // The walk begins in another tick.
+            if self.drain(gives).await? {
+                sweep.stage = Stage::Walking(Position::START);
+            } else if global >= until + SETTLED {
+                return self.give_up_sweep(sweep, Outcome::HeldBack).await;
+            }
         }
         if let Stage::Walked(until) = sweep.stage
             && global >= until
@@ -308,7 +314,7 @@ impl<F: Fabric> Core<F> {
 
     /// Begins a sweep if one is due and no other client's is under way: one whose client is dead is not, which a tick
     /// with a look at the rows finds out.
-    async fn may_begin(&self, global: u64, rows: Option<&[Row]>) -> Result<()> {
+    async fn may_begin(&self, global: u64, rows: Option<&[Row]>, gives: bool) -> Result<()> {
         let (words, asked, begins, restarts) = {
             let mut reclaim = self.reclaim.borrow_mut();
             let words = reclaim.words;
@@ -345,7 +351,7 @@ impl<F: Fabric> Core<F> {
         }
         let total = Total { leaked: words.leaked, asked, ..Total::default() };
         let parts = self.parts(word).await?;
-        self.prepare(word, parts, total).await
+        self.prepare(word, parts, total, gives).await
     }
 
     /// The parts of which something is taken, from that in the word on, and their windows.
@@ -381,6 +387,7 @@ impl<F: Fabric> Core<F> {
         word: SweepWord,
         mut parts: VecDeque<Part>,
         total: Total,
+        gives: bool,
     ) -> Result<()> {
         let nodes = 0..self.geometry.nodes;
         let first = parts.pop_front();
@@ -399,6 +406,10 @@ impl<F: Fabric> Core<F> {
         self.reclaim.borrow_mut().claim = claimed.turn();
         let epoch = epoch_of(self.fabric.read_word(EPOCH).await?)?;
         let waits = if planted(Fault::ClaimUnwaited) { 0 } else { 3 };
+        if gives {
+            // Others find nothing there that they may not have.
+            self.drain(true).await?;
+        }
         self.reclaim.borrow_mut().sweep = Some(Sweep {
             word: claimed,
             stage: Stage::Claimed(epoch + waits),
@@ -411,14 +422,16 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Takes what lies in the windows off the shelf. A swap of its word replaces the bags down to the last that has any by others
-    /// with their rest, so that a death in between costs none of it.
-    async fn drain(&self) -> Result<()> {
+    /// with their rest, so that a death in between costs none of it. Returns whether all is done: a bag is taken only by a client
+    /// that `gives`.
+    async fn drain(&self, gives: bool) -> Result<bool> {
         let op = Op::tending(self);
         let epoch = self.epochs.borrow().latest;
         // None of them changes, or is another one, while the operation lives.
         let mut known = HashMap::new();
         let mut head = Ref::from_word(op.read_word(SHELF).await?);
-        loop {
+        let mut failures = 0;
+        while failures < SWAPS {
             let (mut bags, damage) = self.bags(&op, head, &mut known).await?;
             let count = match damage {
                 // A damaged bag, and those behind it, would be in the way of all sweeps.
@@ -429,29 +442,39 @@ impl<F: Fabric> Core<F> {
                 }
             };
             if count == 0 && damage.is_none() {
-                break;
+                return Ok(true);
             }
+            if !gives {
+                return Ok(false);
+            }
+            let bytes = bags[..count].iter().flat_map(|bag| &bag.extents).map(|extent| extent.1);
+            let bag_bytes = self.bag_bytes(bytes.sum());
+            let rebagged = self.space.borrow_mut().rebag(&bags[..count], epoch, bag_bytes);
+            // The first one has room for more bags, once it is this client's.
+            let is_whole = rebagged.is_some();
+            let count = if is_whole { count } else { 1 };
             let behind = bags.get(count).map_or(Ref::NONE, |bag| bag.at);
             bags.truncate(count);
-            let bytes = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum();
-            let bag_bytes = self.bag_bytes(bytes);
-            let [new, rest] = self.space.borrow_mut().rebag(&bags, epoch, bag_bytes);
+            let [new, rest] = rebagged.unwrap_or_else(|| [Vec::new(), bags]);
             for (i, some) in new.chunks(PUSHED).enumerate() {
                 let next = new.get((i + 1) * PUSHED).map_or(behind, |bag| bag.at);
                 op.send(Batch::of(|batch| write_bags(batch, some, next))).await?;
             }
             let first = new.first().map_or(behind, |bag| bag.at);
             let found = Ref::from_word(op.swap_word(SHELF, head.word(), first.word()).await?);
-            if found == head {
-                self.shelf.set(first);
-                rest.iter().for_each(|bag| self.adopt(&op, bag, true));
-                return damage.map_or(Ok(()), Err);
+            if found != head {
+                self.space.borrow_mut().unbag(&new);
+                (head, failures) = (found, failures + 1);
+                continue;
             }
-            let mut space = self.space.borrow_mut();
-            new.iter().for_each(|bag| space.put(bag.at, BAG_BYTES));
-            head = found;
+            self.shelf.set(first);
+            rest.iter().for_each(|bag| self.adopt(&op, bag, true));
+            head = first;
+            if is_whole {
+                return damage.map_or(Ok(true), Err);
+            }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The bags of the shelf from `at` on, up to a damaged one.
@@ -579,7 +602,7 @@ impl<F: Fabric> Core<F> {
                 space.add(addr, bytes);
             }
             let mut reclaim = self.reclaim.borrow_mut();
-            reclaim.claim = 0;
+            (reclaim.claim, reclaim.restarts) = (0, 0);
             // Then all clients know that the claim has ended.
             reclaim.found = Some(global + 3);
             if is_last {
@@ -677,7 +700,8 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// This client has stayed for as long as one of the same index that has lost a node.
+    /// This client has stayed for as long as one of the same index that has lost a node. It leaves what that one had to a sweep: a node
+    /// that comes back from a loss of power may link it again.
     pub(crate) fn succeeds(&self, lost: &Self) {
         self.reclaim.borrow_mut().opened = lost.reclaim.borrow().opened;
     }

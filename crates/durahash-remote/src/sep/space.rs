@@ -271,51 +271,50 @@ impl Space {
         })
     }
 
-    /// The same memory in new bags of about `bag_bytes`, whose blocks are this client's, and the rest: what lies in the
-    /// windows, and what there are no blocks for.
-    pub(super) fn rebag(&mut self, bags: &[Bag], epoch: u64, bag_bytes: u64) -> [Vec<Bag>; 2] {
-        self.join();
-        let (mut new, mut rest) = (Vec::new(), Vec::new());
-        for bag in bags {
-            let free_from = if bag.epoch > epoch { bag.epoch } else { 0 };
-            let mut left = Bag { extents: Vec::new(), ..*bag };
-            for &(block, bytes) in &bag.extents {
-                let [before, after] = self.outside(block.addr(), bytes);
-                let inside = (block.addr().add(before.1), bytes - before.1 - after.1);
-                for (part, is_inside) in [(inside, true), (before, false), (after, false)] {
-                    let extent = (Ref::new(part.0), part.1);
-                    if part.1 == 0 {
-                        continue;
-                    }
-                    let to = if is_inside {
-                        None
-                    } else {
-                        self.with_room(&mut new, free_from, bag_bytes)
-                    };
-                    to.unwrap_or(&mut left).extents.push(extent);
-                }
-            }
-            rest.push(left);
-        }
-        [new, rest]
-    }
-
-    /// A bag with room of what is free from an epoch on: the last of these, or another one.
-    fn with_room<'a>(
+    /// What lies outside of the windows in new bags of about `bag_bytes`, whose blocks are this client's, and the rest.
+    /// `None` if there are too few blocks.
+    pub(super) fn rebag(
         &mut self,
-        bags: &'a mut Vec<Bag>,
+        bags: &[Bag],
         epoch: u64,
         bag_bytes: u64,
-    ) -> Option<&'a mut Bag> {
-        let has_room = |bag: &Bag| {
-            let bytes = bag.extents.iter().map(|extent| extent.1).sum::<u64>();
-            bag.epoch == epoch && bag.extents.len() < BAG_EXTENTS && bytes < bag_bytes
-        };
-        if !bags.last().is_some_and(has_room) {
-            let at = self.take_any_range(BAG_BYTES)?;
-            bags.push(Bag { at, epoch, extents: Vec::new() });
+    ) -> Option<[Vec<Bag>; 2]> {
+        self.join();
+        let (mut new, mut rest, mut sum) = (Vec::<Bag>::new(), Vec::new(), 0);
+        for bag in bags {
+            let epoch = if bag.epoch > epoch { bag.epoch } else { 0 };
+            let mut inside = Bag { extents: Vec::new(), ..*bag };
+            for &(block, bytes) in &bag.extents {
+                let outside = self.outside(block.addr(), bytes);
+                for (addr, bytes) in outside.into_iter().filter(|part| part.1 > 0) {
+                    let has_room = |bag: &Bag| {
+                        bag.epoch == epoch && bag.extents.len() < BAG_EXTENTS && sum < bag_bytes
+                    };
+                    if !new.last().is_some_and(has_room) {
+                        let Some(at) = self.take_any_range(BAG_BYTES) else {
+                            self.unbag(&new);
+                            return None;
+                        };
+                        new.push(Bag { at, epoch, extents: Vec::new() });
+                        sum = 0;
+                    }
+                    new.last_mut()?.extents.push((Ref::new(addr), bytes));
+                    sum += bytes;
+                }
+                let [before, after] = outside.map(|part| part.1);
+                if before + after < bytes {
+                    let from = Ref::new(block.addr().add(before));
+                    inside.extents.push((from, bytes - before - after));
+                }
+            }
+            rest.push(inside);
         }
-        bags.last_mut()
+        Some([new, rest])
+    }
+
+    /// Takes the blocks of bags back that nobody has seen.
+    pub(super) fn unbag(&mut self, bags: &[Bag]) {
+        bags.iter().for_each(|bag| self.put(bag.at, BAG_BYTES));
     }
 
     /// Frees memory that need not be whole blocks: it is joined with its neighbours.

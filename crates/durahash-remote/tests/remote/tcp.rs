@@ -1,5 +1,8 @@
 //! Nodes over TCP: lengths, many clients, an index, rows and evictions.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use durahash_media::ErrorKind;
@@ -8,7 +11,7 @@ use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
 use durahash_remote::node::{Limits, Listening, Offers, Token};
 use durahash_remote::tcp::{Tcp, TcpMemory};
-use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
+use durahash_remote::{BlockingMap, Options, RemoteMap, Result, TaskMap};
 
 use crate::common::tiny;
 
@@ -118,6 +121,51 @@ fn maps_go_on_when_each_node_was_started_again() {
     for key in 0..2000_u64 {
         maps[0].put(&key.to_le_bytes(), b"another").unwrap();
     }
+}
+
+/// What they wait for ends without them, and goes on behind a restart, as for threads.
+#[test]
+fn tasks_may_be_dropped_and_go_on_when_a_node_was_started_again() {
+    const TASKS: u64 = 8;
+    const ADDS: u64 = 50;
+    let mut nodes = Nodes::start(&[8 << 20], 2);
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    runtime.block_on(async {
+        let map = TaskMap::create(nodes.client(), tiny()).await.unwrap();
+        let tasks = (0..TASKS).map(|task| {
+            let map = map.clone();
+            tokio::spawn(async move {
+                for i in 0..ADDS {
+                    // The operation was sent when its future was first polled; without its caller it takes effect.
+                    let mut add = pin!(map.fetch_add(b"count", 1));
+                    let first = poll_fn(|cx| Poll::Ready(add.as_mut().poll(cx))).await;
+                    if first.is_pending() && (i + task) % 2 == 0 {
+                        add.await.unwrap();
+                    }
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        let all = |value: Option<Vec<u8>>| value == Some((TASKS * ADDS).to_le_bytes().to_vec());
+        while !all(map.get(b"count").await.unwrap()) {
+            tokio::task::yield_now().await;
+        }
+        nodes.restart(0);
+        while let Err(error) = map.put(b"key", b"value").await {
+            assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
+        }
+        assert!(all(map.get(b"count").await.unwrap()));
+        let mut pages = map.pages();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await.unwrap() {
+            found.extend(page.into_iter().map(|pair| pair.0));
+        }
+        found.sort();
+        assert_eq!(found, [b"count".to_vec(), b"key".to_vec()]);
+        map.close().await.unwrap();
+    });
 }
 
 /// Each sees a free entry at its first look, which the puts before it do not take; after a merge by this client they need

@@ -27,7 +27,7 @@ const NODES: &str = "DURAHASH_TEST_NODES";
 const FIRST: &str = "DURAHASH_TEST_FIRST";
 /// Threads of a client that write, each to keys of its own.
 const LANES: usize = 4;
-const KEYS: u64 = 400;
+const KEYS: u64 = 800;
 /// Writes that the last lane of a client does together.
 const TOGETHER: u64 = 32;
 /// Rounds from which on what is in use is compared: it is much of what clients hold before.
@@ -39,7 +39,7 @@ const LOADER: usize = 2;
 fn options() -> Options {
     let mut options = Options::default();
     (options.cur_entries, options.main_entries) = (8, 128);
-    (options.max_depth, options.chunk_bytes) = (10, 16 << 10);
+    (options.max_depth, options.chunk_bytes) = (10, 2 << 10);
     options
 }
 
@@ -258,13 +258,34 @@ fn rounds() -> u64 {
     std::env::var("DURAHASH_KILL_ROUNDS").map_or(default, |rounds| rounds.parse().unwrap())
 }
 
-/// Ends the writers of a round.
+/// Ends writers.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// Does this while the clients that live write.
+fn beside_writers(live: &[BlockingMap<Tcp>], written: &[Lanes], does: impl FnOnce()) {
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stops = Stops(&stops);
+        for (lane, map) in
+            written.iter().zip(live).flat_map(|(all, map)| all.iter().map(move |lane| (lane, map)))
+        {
+            let stops = &stops;
+            scope.spawn(move || {
+                while !stops.load(Relaxed) {
+                    let Lane { name, next, .. } = *lane.lock().unwrap();
+                    let is_done = write(map, name, next);
+                    lane.lock().unwrap().told(next, is_done);
+                }
+            });
+        }
+        does();
+    });
 }
 
 #[test]
@@ -292,23 +313,7 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
         };
         println!("round {round}: nodes {nodes_killed:?}, the loader {loader_killed}");
         let mut loads = loader.take().unwrap_or_else(|| Loader::start(&addresses, loaded));
-        let stops = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let _stops = Stops(&stops);
-            for (lane, map) in written
-                .iter()
-                .zip(&live)
-                .flat_map(|(all, map)| all.iter().map(move |lane| (lane, map)))
-            {
-                let stops = &stops;
-                scope.spawn(move || {
-                    while !stops.load(Relaxed) {
-                        let Lane { name, next, .. } = *lane.lock().unwrap();
-                        let is_done = write(map, name, next);
-                        lane.lock().unwrap().told(next, is_done);
-                    }
-                });
-            }
+        beside_writers(&live, written, || {
             // The loader may still be opening the index, or is somewhere in a merge.
             if draw(1, 4) == 0 {
                 sleep(Duration::from_micros(draw(2, 30_000)));
@@ -362,7 +367,12 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     let mid = samples.len() / 2;
     samples.sort_unstable();
     println!("median {:?} most {:?}", samples.get(mid), samples.last());
-    // A fresh load of the same keys, and what is in use after all of that, before a sweep and after it.
+    // A fresh load of the same keys, and what is in use after all of that: at once, when the clients that live have gone on for
+    // some time, and behind a sweep that was asked for.
+    let at_once = memory(&live[0]);
+    if rounds() >= ROUNDS {
+        beside_writers(&live, written, || sleep(Duration::from_secs(2)));
+    }
     let (mut pairs, mut pages) = (Vec::new(), live[0].pages());
     while let Some(page) = pages.next().unwrap() {
         pairs.extend(page);
@@ -379,7 +389,8 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     let swept = memory(&first);
     println!(
         "{kills_of_loaders} kills of loaders, {kills_of_nodes} of nodes; all went on {longest:?} after a restart at the latest; \
-         {} keys; bytes taken, used, of the index, of keys, of others: {left:?}, after a sweep {swept:?}, by a fresh load {fresh:?}",
+         {} keys; bytes taken, used, of the index, of keys, of others: {at_once:?}, two seconds later {left:?}, after a sweep {swept:?}, \
+         by a fresh load {fresh:?}",
         pairs.len()
     );
     if rounds() >= ROUNDS {

@@ -5,6 +5,9 @@
 //! all have done so, and no operation of before is left, the index itself says what is in use there: a walk
 //! marks it, and the sweeper owns the rest. Bags on the shelf pass free memory from client to client.
 
+use std::collections::HashMap;
+use std::collections::hash_map;
+
 use super::client::Coroutine;
 use super::layout::{
     A, Addr, BUMP, CLAIMED, CUR_HEAD, Claim, Class, EPOCH, Entry, HEAP, HIGH, IDLE, LOW, PREPARING,
@@ -465,15 +468,17 @@ impl Coroutine {
         if self.setup.rules.moves_hold_epoch {
             self.hold();
         }
-        while !self.replace_bags().await? {}
+        // While this epoch is held none of them changes, or is another one.
+        let mut known = HashMap::new();
+        while !self.replace_bags(&mut known).await? {}
         self.push(KEPT / 2).await?;
         self.release();
         Ok(())
     }
 
     /// Replaces the bags down to the last one that the window cuts by others with their rest, in one swap of the shelf's word.
-    /// Returns whether there is none.
-    async fn replace_bags(&self) -> Result<bool, Closed> {
+    /// Returns whether that is done.
+    async fn replace_bags(&self, known: &mut HashMap<Addr, Vec<u64>>) -> Result<bool, Closed> {
         let head = self.word(SHELF).await?;
         let (mut chain, mut at) = (Vec::new(), head as Addr);
         while at != 0 {
@@ -482,7 +487,10 @@ impl Coroutine {
                 self.fault("a bag that is none");
                 return Ok(true);
             }
-            let found = self.post(Batch::of(|b| b.read(at, BAG))).await?;
+            if let hash_map::Entry::Vacant(place) = known.entry(at) {
+                place.insert(self.post(Batch::of(|b| b.read(at, BAG))).await?);
+            }
+            let found = &known[&at];
             chain.push([at, found[1] as usize, found[2] as Addr, found[3] as usize]);
             at = found[0] as Addr;
         }
@@ -517,7 +525,7 @@ impl Coroutine {
         let epoch = if rules.popped_bag_waits { self.held() + 3 } else { 0 };
         chain.iter().for_each(|bag| self.give(bag[0], BAG, epoch));
         self.run.borrow_mut().replaced += 1;
-        Ok(false)
+        Ok(true)
     }
 
     /// Marks what the segment at a position uses, and returns the next position; nothing after a fault.
