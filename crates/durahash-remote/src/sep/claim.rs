@@ -127,6 +127,8 @@ pub(super) struct Sweep {
     pub(super) total: Total,
     /// The epoch, and since when.
     pub(super) seen: (u64, u64),
+    /// When this part was claimed.
+    pub(super) claimed_ns: u64,
 }
 
 /// What all parts add up.

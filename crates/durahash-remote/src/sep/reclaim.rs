@@ -19,7 +19,7 @@
 //! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf; then step 2 of the next part | | it is leaked, and another sweep due |
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
-//! where the epoch stands still for long. A tick whose future is dropped takes the sweep with it, and a later one
+//! where for long the epoch stands still, or its client only has ticks beside operations, in which it takes no bags. A tick whose future is dropped takes the sweep with it, and a later one
 //! begins anew, as another client does after a death; when it happens again, the sweep ends. A client whose sweep ends early takes
 //! back what it had in the windows itself.
 //!
@@ -110,8 +110,8 @@ const LOOKS: u32 = 8;
 const SETTLED: u64 = 64;
 /// Epochs in which an operation waits for blocks that were unlinked: each is free three epochs later, and another may take it.
 const RETURNS: u64 = 16;
-/// Swaps of the shelf's word that fail in a tick, at most: while it tries, the epoch stands still.
-const SWAPS: u32 = 8;
+/// Times that a tick tries to take what a window has from the shelf: so long the epoch stands still.
+const TRIES: u32 = 16;
 /// Times that a client begins a part of its sweep anew, after futures that were dropped.
 const RESTARTS: u32 = 1;
 
@@ -283,7 +283,7 @@ impl<F: Fabric> Core<F> {
             // The walk begins in another tick.
             if self.drain(gives).await? {
                 sweep.stage = Stage::Walking(Position::START);
-            } else if global >= until + SETTLED {
+            } else if now_ns - sweep.claimed_ns >= 2 * self.patience_ns() {
                 return self.give_up_sweep(sweep, Outcome::HeldBack).await;
             }
         }
@@ -417,44 +417,43 @@ impl<F: Fabric> Core<F> {
             parts,
             total,
             seen: (epoch, self.fabric.now_ns()),
+            claimed_ns: self.fabric.now_ns(),
         });
         Ok(())
     }
 
     /// Takes what lies in the windows off the shelf. A swap of its word replaces the bags down to the last that has any by others
-    /// with their rest, so that a death in between costs none of it. Returns whether all is done: a bag is taken only by a client
-    /// that `gives`.
+    /// with their rest, so that a death in between costs none of it. Returns whether all is done.
     async fn drain(&self, gives: bool) -> Result<bool> {
         let op = Op::tending(self);
+        let mut head = Ref::from_word(op.read_word(SHELF).await?);
+        if !gives {
+            return Ok(head.is_none());
+        }
         let epoch = self.epochs.borrow().latest;
         // None of them changes, or is another one, while the operation lives.
         let mut known = HashMap::new();
-        let mut head = Ref::from_word(op.read_word(SHELF).await?);
-        let mut failures = 0;
-        while failures < SWAPS {
+        for _ in 0..TRIES {
             let (mut bags, damage) = self.bags(&op, head, &mut known).await?;
-            let count = match damage {
-                // A damaged bag, and those behind it, would be in the way of all sweeps.
-                Some(_) => bags.len(),
-                None => {
-                    let space = self.space.borrow();
-                    bags.iter().rposition(|bag| space.claims(bag)).map_or(0, |last| last + 1)
-                }
+            if damage.is_none() {
+                let space = self.space.borrow();
+                let last = bags.iter().rposition(|bag| space.claims(bag));
+                let Some(last) = last else { return Ok(true) };
+                bags.truncate(last + 1);
+            }
+            // A damaged bag, and those behind it, would be in the way of all sweeps.
+            let mut behind = match &damage {
+                Some(_) => Ref::NONE,
+                None => bags.last().map_or(Ref::NONE, |bag| known[&bag.at].1),
             };
-            if count == 0 && damage.is_none() {
-                return Ok(true);
+            let bytes = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum();
+            let rebagged = self.space.borrow_mut().rebag(&bags, epoch, self.bag_bytes(bytes));
+            // Where there are too few blocks, the first bag has some, and a damaged shelf is not kept.
+            let is_whole = rebagged.is_some() || damage.is_some();
+            if !is_whole {
+                bags.truncate(1);
+                behind = bags.last().map_or(Ref::NONE, |bag| known[&bag.at].1);
             }
-            if !gives {
-                return Ok(false);
-            }
-            let bytes = bags[..count].iter().flat_map(|bag| &bag.extents).map(|extent| extent.1);
-            let bag_bytes = self.bag_bytes(bytes.sum());
-            let rebagged = self.space.borrow_mut().rebag(&bags[..count], epoch, bag_bytes);
-            // The first one has room for more bags, once it is this client's.
-            let is_whole = rebagged.is_some();
-            let count = if is_whole { count } else { 1 };
-            let behind = bags.get(count).map_or(Ref::NONE, |bag| bag.at);
-            bags.truncate(count);
             let [new, rest] = rebagged.unwrap_or_else(|| [Vec::new(), bags]);
             for (i, some) in new.chunks(PUSHED).enumerate() {
                 let next = new.get((i + 1) * PUSHED).map_or(behind, |bag| bag.at);
@@ -464,15 +463,15 @@ impl<F: Fabric> Core<F> {
             let found = Ref::from_word(op.swap_word(SHELF, head.word(), first.word()).await?);
             if found != head {
                 self.space.borrow_mut().unbag(&new);
-                (head, failures) = (found, failures + 1);
+                head = found;
                 continue;
             }
             self.shelf.set(first);
             rest.iter().for_each(|bag| self.adopt(&op, bag, true));
-            head = first;
             if is_whole {
                 return damage.map_or(Ok(true), Err);
             }
+            head = first;
         }
         Ok(false)
     }
@@ -638,6 +637,10 @@ impl<F: Fabric> Core<F> {
     /// Swaps the word to idle if it is this client's.
     async fn stop(&self, word: SweepWord, asked: u64, outcome: Outcome) -> Result<()> {
         let is_own = self.is_own(word);
+        if is_own {
+            // What other clients have dropped was not found. Before the swap: the future may be dropped.
+            self.space.borrow_mut().owed_bytes += self.death_bytes();
+        }
         let stops = is_own
             && word.phase() != Phase::Idle
             && self.swap_sweep(word, self.next_word(word, Phase::Idle)).await?;
@@ -649,8 +652,6 @@ impl<F: Fabric> Core<F> {
             }
             space.lift();
             reclaim.claim = 0;
-            // What other clients have dropped was not found.
-            space.owed_bytes += self.death_bytes();
         }
         reclaim.outcome = outcome;
         reclaim.answered = asked;

@@ -118,9 +118,7 @@ impl<F: Fabric> Core<F> {
     /// Adds a bag that was popped to this client's memory.
     pub(super) fn adopt(&self, op: &Op<'_, F>, bag: &Bag, sweeps: bool) {
         let epoch = self.epochs.borrow().latest;
-        let mut space = self.space.borrow_mut();
-        space.adopt(bag, epoch, sweeps);
-        space.retire(op.tag, bag.at, BAG_BYTES);
+        self.space.borrow_mut().adopt(bag, op.tag, epoch, sweeps);
     }
 
     async fn push(&self, op: &Op<'_, F>, bags: &[Bag]) -> Result<()> {

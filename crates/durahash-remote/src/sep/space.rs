@@ -240,10 +240,11 @@ impl Space {
         }
     }
 
-    /// Adds the extents of a bag. What lies in a window counts as leaked, unless this client `sweeps`: another client
-    /// may know a claim that has ended.
-    pub(super) fn adopt(&mut self, bag: &Bag, epoch: u64, sweeps: bool) {
+    /// Adds the extents of a bag that an operation with this tag has taken, and retires its block. What lies in a window counts as leaked,
+    /// unless this client `sweeps`: another client may know a claim that has ended.
+    pub(super) fn adopt(&mut self, bag: &Bag, tag: u64, epoch: u64, sweeps: bool) {
         let dropped_bytes = self.dropped_bytes;
+        self.retire(tag, bag.at, BAG_BYTES);
         for &(block, bytes) in &bag.extents {
             if bag.epoch > epoch {
                 self.wait(bag.epoch, block, bytes);
@@ -279,7 +280,6 @@ impl Space {
         epoch: u64,
         bag_bytes: u64,
     ) -> Option<[Vec<Bag>; 2]> {
-        self.join();
         let (mut new, mut rest, mut sum) = (Vec::<Bag>::new(), Vec::new(), 0);
         for bag in bags {
             let epoch = if bag.epoch > epoch { bag.epoch } else { 0 };
@@ -291,6 +291,9 @@ impl Space {
                         bag.epoch == epoch && bag.extents.len() < BAG_EXTENTS && sum < bag_bytes
                     };
                     if !new.last().is_some_and(has_room) {
+                        if new.is_empty() {
+                            self.join();
+                        }
                         let Some(at) = self.take_any_range(BAG_BYTES) else {
                             self.unbag(&new);
                             return None;
@@ -564,24 +567,58 @@ mod tests {
             space.put(at(20_480), 64);
             space.retire(1, at(30_720), 4096);
             let bag = Bag { at: at(64), epoch: 0, extents: vec![(at(40_960), 8192)] };
-            space.adopt(&bag, 1, true);
+            space.adopt(&bag, 1, 1, true);
         };
         let window = 8192..32_768;
         let mut space = Space::new(1);
         fill(&mut space);
         space.claim(vec![window.clone()], true);
-        assert_eq!(space.held(), [0, 4096 + 8192, 2048]);
+        assert_eq!(space.held(), [0, 4096 + 8192, 3072]);
         space.take_back();
-        assert_eq!(space.held(), [0, 8192 + 4096 + 64 + 8192, 2048]);
+        assert_eq!(space.held(), [0, 8192 + 4096 + 64 + 8192, 3072]);
         let mut other = Space::new(1);
         other.claim(vec![window], false);
         fill(&mut other);
-        assert_eq!(other.held(), [4096, 8192, 2048]);
+        assert_eq!(other.held(), [4096, 8192, 3072]);
         other.lift();
         assert_eq!(other.owed_bytes, 2048);
         let bags = other.give(0, 4096, 9);
         let given = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum::<u64>();
         assert_eq!(given + bags.len() as u64 * BAG_BYTES, 4096 + 8192);
-        assert_eq!(other.held(), [0, 0, 2048]);
+        assert_eq!(other.held(), [0, 0, 3072]);
+    }
+
+    #[test]
+    fn new_bags_have_what_lies_outside_of_a_window() {
+        let at = |off| Ref::new(Addr::new(0, off));
+        let bag = |own, epoch, extents| Bag { at: at(own), epoch, extents };
+        let mut space = Space::new(1);
+        space.claim(vec![8192..16_384], true);
+        let bags = [
+            bag(1024, 0, vec![(at(4096), 8192), (at(20_480), 4096)]),
+            bag(9216, 7, vec![(at(40_960), 64)]),
+            bag(2048, 0, vec![(at(12_288), 8192)]),
+        ];
+        assert!(bags.iter().all(|bag| space.claims(bag)));
+        assert!(!space.claims(&bag(7168, 0, vec![(at(16_384), 64), (at(8128), 64)])));
+        space.put(at(65_536), 2 * BAG_BYTES);
+        assert!(space.rebag(&bags, 5, 1 << 20).is_none(), "three are needed");
+        assert_eq!(space.held(), [0, 2 * BAG_BYTES, 0]);
+        space.put(at(131_072), BAG_BYTES);
+        let told = |bags: &[Bag]| -> Vec<_> {
+            bags.iter().map(|bag| (bag.epoch, bag.extents.clone())).collect()
+        };
+        let [new, rest] = space.rebag(&bags, 5, 1 << 20).unwrap();
+        let outside = [(at(4096), 4096), (at(20_480), 4096)].to_vec();
+        let others = [(7, vec![(at(40_960), 64)]), (0, vec![(at(16_384), 4096)])];
+        assert_eq!(told(&new), [&[(0, outside)][..], &others].concat());
+        let inside = [(at(8192), 4096), (at(12_288), 4096)].map(|extent| vec![extent]);
+        let [first, last] = inside;
+        assert_eq!(told(&rest), [(0, first), (7, vec![]), (0, last)]);
+        space.unbag(&new);
+        // What waited is free.
+        let [new, _] = space.rebag(&bags, 7, 1 << 20).unwrap();
+        assert_eq!(new.iter().map(|bag| bag.extents.len()).collect::<Vec<_>>(), [4]);
+        assert_eq!(space.held(), [0, 2 * BAG_BYTES, 0]);
     }
 }

@@ -13,6 +13,7 @@ mod miniature;
 mod planted;
 mod processes;
 mod schedules;
+mod shelf;
 mod tcp;
 mod verbs;
 
