@@ -10,7 +10,7 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
 //! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
-//! | read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else do it anew; without blocks for them take the first bag, and do it anew | clients find little there that they have to drop | new bags before the swap, old ones behind it, and bags that it took are leaked, too |
+//! | read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else do it anew; without blocks for them take the first bag, and do it anew, or after some times what there are none for | clients find little there that they have to drop | new bags before the swap, old ones behind it, and bags that it took are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
 //! | 5 the same again | the shelf holds nothing of the windows | the same |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
@@ -433,7 +433,7 @@ impl<F: Fabric> Core<F> {
         let epoch = self.epochs.borrow().latest;
         // None of them changes, or is another one, while the operation lives.
         let mut known = HashMap::new();
-        for _ in 0..TRIES {
+        for tries in 0..TRIES {
             let (mut bags, damage) = self.bags(&op, head, &mut known).await?;
             if damage.is_none() {
                 let space = self.space.borrow();
@@ -447,10 +447,12 @@ impl<F: Fabric> Core<F> {
                 None => bags.last().map_or(Ref::NONE, |bag| known[&bag.at].1),
             };
             let bytes = bags.iter().flat_map(|bag| &bag.extents).map(|extent| extent.1).sum();
-            let rebagged = self.space.borrow_mut().rebag(&bags, epoch, self.bag_bytes(bytes));
-            // Where there are too few blocks, the first bag has some, and a damaged shelf is not kept.
-            let is_whole = rebagged.is_some() || damage.is_some();
+            let must = tries >= TRIES / 2 || damage.is_some();
+            let bag_bytes = self.bag_bytes(bytes);
+            let rebagged = self.space.borrow_mut().rebag(&bags, epoch, bag_bytes, must);
+            let is_whole = rebagged.is_some();
             if !is_whole {
+                // The first bag has some blocks.
                 bags.truncate(1);
                 behind = bags.last().map_or(Ref::NONE, |bag| known[&bag.at].1);
             }

@@ -273,17 +273,18 @@ impl Space {
     }
 
     /// What lies outside of the windows in new bags of about `bag_bytes`, whose blocks are this client's, and the rest.
-    /// `None` if there are too few blocks.
+    /// Where there are too few blocks it is `None`, or what they do not suffice for is of the rest if it `must` be.
     pub(super) fn rebag(
         &mut self,
         bags: &[Bag],
         epoch: u64,
         bag_bytes: u64,
+        must: bool,
     ) -> Option<[Vec<Bag>; 2]> {
         let (mut new, mut rest, mut sum) = (Vec::<Bag>::new(), Vec::new(), 0);
         for bag in bags {
             let epoch = if bag.epoch > epoch { bag.epoch } else { 0 };
-            let mut inside = Bag { extents: Vec::new(), ..*bag };
+            let mut left = Bag { extents: Vec::new(), ..*bag };
             for &(block, bytes) in &bag.extents {
                 let outside = self.outside(block.addr(), bytes);
                 for (addr, bytes) in outside.into_iter().filter(|part| part.1 > 0) {
@@ -295,6 +296,10 @@ impl Space {
                             self.join();
                         }
                         let Some(at) = self.take_any_range(BAG_BYTES) else {
+                            if must {
+                                left.extents.push((Ref::new(addr), bytes));
+                                continue;
+                            }
                             self.unbag(&new);
                             return None;
                         };
@@ -307,10 +312,10 @@ impl Space {
                 let [before, after] = outside.map(|part| part.1);
                 if before + after < bytes {
                     let from = Ref::new(block.addr().add(before));
-                    inside.extents.push((from, bytes - before - after));
+                    left.extents.push((from, bytes - before - after));
                 }
             }
-            rest.push(inside);
+            rest.push(left);
         }
         Some([new, rest])
     }
@@ -593,7 +598,8 @@ mod tests {
         let at = |off| Ref::new(Addr::new(0, off));
         let bag = |own, epoch, extents| Bag { at: at(own), epoch, extents };
         let mut space = Space::new(1);
-        space.claim(vec![8192..16_384], true);
+        let window = 8192..16_384;
+        space.claim(vec![window], true);
         let bags = [
             bag(1024, 0, vec![(at(4096), 8192), (at(20_480), 4096)]),
             bag(9216, 7, vec![(at(40_960), 64)]),
@@ -602,13 +608,16 @@ mod tests {
         assert!(bags.iter().all(|bag| space.claims(bag)));
         assert!(!space.claims(&bag(7168, 0, vec![(at(16_384), 64), (at(8128), 64)])));
         space.put(at(65_536), 2 * BAG_BYTES);
-        assert!(space.rebag(&bags, 5, 1 << 20).is_none(), "three are needed");
+        assert!(space.rebag(&bags, 5, 1 << 20, false).is_none(), "three are needed");
         assert_eq!(space.held(), [0, 2 * BAG_BYTES, 0]);
+        let [new, rest] = space.rebag(&bags, 5, 1 << 20, true).unwrap();
+        assert_eq!((new.len(), rest[2].extents.len()), (2, 2));
+        space.unbag(&new);
         space.put(at(131_072), BAG_BYTES);
         let told = |bags: &[Bag]| -> Vec<_> {
             bags.iter().map(|bag| (bag.epoch, bag.extents.clone())).collect()
         };
-        let [new, rest] = space.rebag(&bags, 5, 1 << 20).unwrap();
+        let [new, rest] = space.rebag(&bags, 5, 1 << 20, false).unwrap();
         let outside = [(at(4096), 4096), (at(20_480), 4096)].to_vec();
         let others = [(7, vec![(at(40_960), 64)]), (0, vec![(at(16_384), 4096)])];
         assert_eq!(told(&new), [&[(0, outside)][..], &others].concat());
@@ -617,7 +626,7 @@ mod tests {
         assert_eq!(told(&rest), [(0, first), (7, vec![]), (0, last)]);
         space.unbag(&new);
         // What waited is free.
-        let [new, _] = space.rebag(&bags, 7, 1 << 20).unwrap();
+        let [new, _] = space.rebag(&bags, 7, 1 << 20, false).unwrap();
         assert_eq!(new.iter().map(|bag| bag.extents.len()).collect::<Vec<_>>(), [4]);
         assert_eq!(space.held(), [0, 2 * BAG_BYTES, 0]);
     }
