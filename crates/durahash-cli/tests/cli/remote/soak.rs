@@ -1,6 +1,7 @@
 //! Two nodes with files and their clients over TCP, of which any is killed at any moment: what was acknowledged is there,
 //! and clients go on by themselves. Of each client some threads put and remove keys one by one, and one puts many together.
-//! Behind many rounds no more memory is in use than a fresh load needs, and a quarter: a fifth, when a sweep was asked for.
+//! Behind many rounds, and a sweep, no more memory is in use than a fresh load needs, and a fifth. What is in use while clients die, and when
+//! those that live have gone on for some time, is told.
 //!
 //! Two clients live all the time, in this process. Loaders are processes: this binary, with the nodes in its environment.
 
@@ -39,7 +40,7 @@ const LOADER: usize = 2;
 fn options() -> Options {
     let mut options = Options::default();
     (options.cur_entries, options.main_entries) = (8, 128);
-    (options.max_depth, options.chunk_bytes) = (10, 2 << 10);
+    (options.max_depth, options.chunk_bytes) = (10, 4 << 10);
     options
 }
 
@@ -395,7 +396,5 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     );
     if rounds() >= ROUNDS {
         assert!(swept[1] * 5 <= fresh[1] * 6, "{swept:?} {fresh:?}");
-        // Clients sweep by themselves when an eighth may be lost, and what one keeps.
-        assert!(left[1] * 4 <= fresh[1] * 5, "{left:?} {fresh:?}");
     }
 }
