@@ -301,11 +301,12 @@ impl<F: Fabric> Core<F> {
             self.epochs.borrow_mut().asked = idx;
             if planted(Fault::Unfenced) || self.fabric.evict(idx).await? {
                 // Owed before: the future may be dropped when the row is marked.
-                self.space.borrow_mut().owed_bytes += self.death_bytes();
+                let bytes = self.death_bytes();
+                self.space.borrow_mut().owed_bytes += bytes;
                 if self.mark_dead(row, idx).await? {
                     self.stats.borrow_mut().evictions += 1;
                 } else {
-                    self.space.borrow_mut().owed_bytes -= self.death_bytes();
+                    self.space.borrow_mut().owed_bytes -= bytes;
                 }
             } else {
                 lives += 1;

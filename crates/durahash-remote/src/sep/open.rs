@@ -163,7 +163,8 @@ impl<F: Fabric> Core<F> {
         let told = core.listen().await?.ok_or_else(|| core.held_back())?;
         core.heed(told);
         if is_after_death {
-            core.space.borrow_mut().owed_bytes += core.death_bytes();
+            let bytes = core.death_bytes();
+            core.space.borrow_mut().owed_bytes += bytes;
             core.repay().await?;
         }
         Ok(core)

@@ -230,9 +230,10 @@ impl<F: Fabric> Core<F> {
         8 * self.chunk_bytes() * u64::from(self.geometry.nodes)
     }
 
-    /// What a death leaks at most, but for what was unlinked lately.
+    /// What a death leaks at most, if the dead has unlinked as much lately as this client.
     pub(super) fn death_bytes(&self) -> u64 {
-        2 * self.kept_bytes()
+        let [.., waiting] = self.space.borrow().held();
+        2 * self.kept_bytes() + waiting
     }
 
     /// Gives what this client has in excess, or all but a little of what a sweep has found.
@@ -641,7 +642,8 @@ impl<F: Fabric> Core<F> {
         let is_own = self.is_own(word);
         if is_own {
             // What other clients have dropped was not found. Before the swap: the future may be dropped.
-            self.space.borrow_mut().owed_bytes += self.death_bytes();
+            let bytes = self.death_bytes();
+            self.space.borrow_mut().owed_bytes += bytes;
         }
         let stops = is_own
             && word.phase() != Phase::Idle
