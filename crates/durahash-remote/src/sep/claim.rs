@@ -14,6 +14,8 @@ pub(super) const CALM: u64 = 8;
 /// No sweep begins for so many times as long as the last one took: so each part is claimed for a tenth of the time at most,
 /// unless sweeps are asked for, or clients die in them.
 const PAUSES: u64 = 1;
+/// Of what waited lately a tick forgets one of so many parts.
+const FADES: u64 = 64;
 /// Parts of a node's memory, each of which a sweep claims by itself. With more, a death in a sweep costs less; but each takes a walk. That
 /// reads some 10 bytes for each entry, whose block has 64 or more: so as many walks as these read about as much as is in use.
 pub(super) const PARTS: u64 = 8;
@@ -172,12 +174,14 @@ pub(super) struct Reclaim {
     pub(super) opened: u64,
     /// The first and the last epoch in which the last sweep was under way.
     pub(super) busy: (u64, u64),
-    /// It is under way.
-    pub(super) is_busy: bool,
+    /// The row and the incarnation of its client, if it is under way.
+    pub(super) sweeper: Option<(usize, u16)>,
     /// The words that are written when what a sweep found is shared: what was leaked when it began, and the bytes in use.
     pub(super) settles: Option<[u64; 2]>,
     /// Memory was found that is to be shared from this epoch on.
     pub(super) found: Option<u64>,
+    /// The most bytes that waited for their epoch lately.
+    pub(super) waited: u64,
     /// The word of sweeps, when this client last looked at it in its rest, and for how many looks it was the same.
     pub(super) seen: (SweepWord, u32),
 }
@@ -197,13 +201,16 @@ impl Reclaim {
             && self.asked == self.answered
     }
 
-    /// Notes in this epoch whether a sweep is under way.
-    pub(super) fn note(&mut self, epoch: u64) {
-        let was_busy = self.is_busy;
-        self.is_busy = self.words.sweep.phase() != Phase::Idle;
-        if self.is_busy {
-            self.busy = (if was_busy { self.busy.0 } else { epoch }, epoch);
+    /// Notes in this epoch whether a sweep is under way, and how much waits.
+    pub(super) fn note(&mut self, epoch: u64, waiting: u64) {
+        self.waited = waiting.max(self.waited - self.waited / FADES);
+        let word = self.words.sweep;
+        let of = (word.phase() != Phase::Idle).then(|| (word.row(), word.incarnation()));
+        if of.is_some() {
+            // Of a sweep that another client begins anew, what went before is no part.
+            self.busy = (if of == self.sweeper { self.busy.0 } else { epoch }, epoch);
         }
+        self.sweeper = of;
     }
 
     /// The epoch from which on another sweep may begin.

@@ -157,7 +157,8 @@ impl<F: Fabric> Core<F> {
 
     /// A part of a tick: tells what was leaked, and if it `gives`, takes a step of a sweep and shares memory.
     pub(super) async fn tend(&self, global: u64, rows: Option<&[Row]>, gives: bool) -> Result<()> {
-        self.reclaim.borrow_mut().note(global);
+        let [.., waiting] = self.space.borrow().held();
+        self.reclaim.borrow_mut().note(global, waiting);
         self.repay().await?;
         // Without the service, too, a sweep that this client has begun ends.
         let advances = gives || {
@@ -232,8 +233,7 @@ impl<F: Fabric> Core<F> {
 
     /// What a death leaks at most, if the dead has unlinked as much lately as this client.
     pub(super) fn death_bytes(&self) -> u64 {
-        let [.., waiting] = self.space.borrow().held();
-        2 * self.kept_bytes() + waiting
+        2 * self.kept_bytes() + self.reclaim.borrow().waited
     }
 
     /// Gives what this client has in excess, or all but a little of what a sweep has found.
@@ -708,7 +708,8 @@ impl<F: Fabric> Core<F> {
     /// This client has stayed for as long as one of the same index that has lost a node. It leaves what that one had to a sweep: a node
     /// that comes back from a loss of power may link it again.
     pub(crate) fn succeeds(&self, lost: &Self) {
-        self.reclaim.borrow_mut().opened = lost.reclaim.borrow().opened;
+        let (mut reclaim, lost) = (self.reclaim.borrow_mut(), lost.reclaim.borrow());
+        (reclaim.opened, reclaim.waited) = (lost.opened, lost.waited);
     }
 
     /// Returns whether this client sweeps.
