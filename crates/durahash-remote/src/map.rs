@@ -41,7 +41,7 @@ use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, Togeth
 /// **Durability.** A completed operation survives the death of any client, as long as the nodes keep their memory.
 ///
 /// **Dropped futures.** An operation whose future is dropped early has taken effect or not. If it was
-/// writing, or waiting for memory, its KV block may be leaked until a [sweep](Self::sweep), and this client then holds back unlinked
+/// writing, or waiting for memory, its KV block, or what it gave to others, may be leaked until a [sweep](Self::sweep), and this client then holds back unlinked
 /// memory until it leaves, as an idle client does.
 /// The same holds after [`NodeLost`](durahash_media::ErrorKind::NodeLost).
 ///

@@ -129,8 +129,8 @@ pub(super) struct Sweep {
     pub(super) total: Total,
     /// The epoch, and since when.
     pub(super) seen: (u64, u64),
-    /// When this part was claimed.
-    pub(super) claimed_ns: u64,
+    /// Since when it could not take from the shelf what the windows have.
+    pub(super) late_ns: Option<u64>,
 }
 
 /// What all parts add up.
@@ -207,8 +207,9 @@ impl Reclaim {
         let word = self.words.sweep;
         let of = (word.phase() != Phase::Idle).then(|| (word.row(), word.incarnation()));
         if of.is_some() {
-            // Of a sweep that another client begins anew, what went before is no part.
-            self.busy = (if of == self.sweeper { self.busy.0 } else { epoch }, epoch);
+            // What went before is no part of a sweep that another client begins anew, or that this one has not seen without a gap.
+            let goes_on = of == self.sweeper && epoch <= self.busy.1 + 1;
+            self.busy = (if goes_on { self.busy.0 } else { epoch }, epoch);
         }
         self.sweeper = of;
     }

@@ -10,7 +10,7 @@
 //! | 1 swap the sweep's word to "preparing" | no other client sweeps | another one begins anew |
 //! | 2 write the windows of a part, of what was taken by the bumps that were read for the first part | awaited | |
 //! | 3 swap the word to "claimed", of that part; drop what this client has in the windows; read the epoch g | | the windows are not used until another sweep |
-//! | read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else do it anew; without blocks for them take the first bag, and do it anew, or after some times what there are none for | clients find little there that they have to drop | new bags before the swap, old ones behind it, and bags that it took are leaked, too |
+//! | read all bags of the shelf; write new ones, with what is outside of the windows, in place of those down to the last that has any inside; swap the shelf's word from the first to the first new one, else do it anew; without blocks for them take the first bag, and do it anew; after some tries replace all, and keep what there are no blocks for | clients find little there that they have to drop | new bags before the swap, old ones behind it, and bags that it took are leaked, too |
 //! | 4 wait for the epoch g + 3 | all clients have dropped what they had | |
 //! | 5 the same again | the shelf holds nothing of the windows | the same |
 //! | 6 walk over the index, mark what it uses; read the epoch w | | |
@@ -19,8 +19,9 @@
 //! | 9 free what is not marked; three epochs later, when all clients know of the end, give it to the shelf; then step 2 of the next part | | it is leaked, and another sweep due |
 //!
 //! A client's tick takes these steps, some segments of the walk at a time. A sweep ends early where it meets damage, or
-//! where for long the epoch stands still, or its client only has ticks beside operations, in which it takes no bags. A tick whose future is dropped takes the sweep with it, and a later one
-//! begins anew, as another client does after a death; when it happens again, the sweep ends. A client whose sweep ends early takes
+//! where for long the epoch stands still, or it cannot take what the windows have off the shelf: others are always faster, or its client ticks
+//! only beside operations. A tick whose future is dropped takes the sweep with it, and a later one
+//! begins anew, as another client does after a death; when it happens again in that part, the sweep ends. A client whose sweep ends early takes
 //! back what it had in the windows itself.
 //!
 //! *What a death costs.* The word names a part until step 3 of the next one. The next sweep begins with that part, and goes
@@ -64,8 +65,8 @@
 //! [`Space`]: super::space::Space
 //!
 //! # When a sweep begins
-//! Clients add to a word of node 0 what they leak: a death counts as the most that a client keeps. A client begins a sweep
-//! when that is an eighth of what the last one found in use, and the last one is over for long, or where an allocation has failed and anything was leaked;
+//! Clients add to a word of node 0 what they leak: a death counts as twice what a client keeps, and what waited lately in the one that tells. A client begins a sweep
+//! when that is an eighth of what the last one found in use and what a client keeps, and the last one is over for as long as it took, or where an allocation has failed and anything was leaked;
 //! or when it is asked to.
 //!
 //! Left as they are: a client that leaves gives its sweep up, and another one begins anew; what clients take from the
@@ -284,7 +285,7 @@ impl<F: Fabric> Core<F> {
             // The walk begins in another tick.
             if self.drain(gives).await? {
                 sweep.stage = Stage::Walking(Position::START);
-            } else if now_ns - sweep.claimed_ns >= 2 * self.patience_ns() {
+            } else if now_ns - *sweep.late_ns.get_or_insert(now_ns) >= 2 * self.patience_ns() {
                 return self.give_up_sweep(sweep, Outcome::HeldBack).await;
             }
         }
@@ -418,7 +419,7 @@ impl<F: Fabric> Core<F> {
             parts,
             total,
             seen: (epoch, self.fabric.now_ns()),
-            claimed_ns: self.fabric.now_ns(),
+            late_ns: None,
         });
         Ok(())
     }
@@ -708,8 +709,11 @@ impl<F: Fabric> Core<F> {
     /// This client has stayed for as long as one of the same index that has lost a node. It leaves what that one had to a sweep: a node
     /// that comes back from a loss of power may link it again.
     pub(crate) fn succeeds(&self, lost: &Self) {
+        let owed_bytes = lost.space.borrow().owed_bytes;
         let (mut reclaim, lost) = (self.reclaim.borrow_mut(), lost.reclaim.borrow());
         (reclaim.opened, reclaim.waited) = (lost.opened, lost.waited);
+        // Whoever evicted that one did not know what waited there, and what it owed is not told. Twice is no harm.
+        self.space.borrow_mut().owed_bytes += owed_bytes + lost.waited;
     }
 
     /// Returns whether this client sweeps.

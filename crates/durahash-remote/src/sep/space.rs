@@ -273,7 +273,7 @@ impl Space {
     }
 
     /// What lies outside of the windows in new bags of about `bag_bytes`, whose blocks are this client's, and the rest.
-    /// Where there are too few blocks it is `None`, or what they do not suffice for is of the rest if it `must` be.
+    /// Where there are too few blocks it is `None`; with `must`, what there are no blocks for is of the rest.
     pub(super) fn rebag(
         &mut self,
         bags: &[Bag],
