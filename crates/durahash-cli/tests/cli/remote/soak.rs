@@ -368,8 +368,8 @@ fn clients_and_nodes_that_are_killed_lose_nothing() {
     let mid = samples.len() / 2;
     samples.sort_unstable();
     println!("median {:?} most {:?}", samples.get(mid), samples.last());
-    // A fresh load of the same keys, and what is in use after all of that: at once, most of it blocks that the clients that live have
-    // unlinked lately; when one of these is alone and has had time to sweep; and behind a sweep that was asked for.
+    // A fresh load of the same keys, and what is in use after all of that: at once, with what the other client that lives
+    // has; when one of these is alone and has had time to sweep; and behind a sweep that was asked for.
     let at_once = memory(&live[0]);
     let (mut pairs, mut pages) = (Vec::new(), live[0].pages());
     while let Some(page) = pages.next().unwrap() {
