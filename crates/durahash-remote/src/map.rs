@@ -10,7 +10,9 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::executor::all;
 use crate::fabric::{Counts, Fabric};
 use crate::planted::{Fault, planted};
-use crate::sep::{Change, Core, Options, Position, Report, Stats, Summary, Together, is_damage};
+use crate::sep::{
+    Change, Core, Found, Left, Options, Position, Report, Stats, Summary, Together, is_damage,
+};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -74,10 +76,10 @@ const REST_NS: u64 = 1_000_000_000;
 /// Time after which a client that rests looks whether there is a sweep to do.
 const DOZE_NS: u64 = 5_000_000_000;
 const DOZE_TICKS: u64 = 100;
-/// Operations that [`get_many`](RemoteMap::get_many) and its like have under way at once, and puts that go together.
+/// Operations that [`insert_many`](RemoteMap::insert_many) and its like have under way at once, and puts that go together.
 const LANES: usize = 64;
-/// Groups of so many puts that go together which are under way at once: while a segment of the one is merged, the other
-/// goes on.
+/// Groups that are under way at once: of so many puts that go together, where the one goes on while a segment of the other
+/// is merged, and of as many lookups in all, where nodes answer the one while the other is read.
 const GROUPS: usize = 2;
 
 /// Outcome of [`RemoteMap::compare_set`].
@@ -138,7 +140,35 @@ impl<F: Fabric> RemoteMap<F> {
     /// # Errors
     /// The first error of a [`get`](Self::get).
     pub async fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        in_lanes(keys, Vec::as_slice, async |key| self.get(key).await).await
+        let rounds = RefCell::new((0..).zip(keys.chunks(LANES / GROUPS)));
+        let (found, failed) = (RefCell::new(Vec::new()), RefCell::new(None));
+        // Not borrowed while a round runs.
+        let next = || rounds.borrow_mut().next().filter(|_| failed.borrow().is_none());
+        let get = async || {
+            while let Some((number, round)) = next() {
+                match self.get_round(round).await {
+                    Ok(values) => found.borrow_mut().push((number, values)),
+                    Err(error) => drop(failed.borrow_mut().get_or_insert(error)),
+                }
+            }
+        };
+        all((0..GROUPS.min(keys.len().div_ceil(LANES / GROUPS))).map(|_| get())).await;
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
+        let mut found = found.into_inner();
+        found.sort_unstable_by_key(|(number, _): &(u32, _)| *number);
+        Ok(found.into_iter().flat_map(|(_, values)| values).collect())
+    }
+
+    /// Gets the values of some keys, together as far as that is possible.
+    async fn get_round(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let found = self.0.get_together(keys).await?;
+        let get = async |left: &Left<'_>| self.0.get_left(&found, left).await;
+        let rest = in_lanes(&found.left, |left| left.key, get).await?;
+        let Found { mut values, left, .. } = found;
+        left.iter().zip(rest).for_each(|(left, value)| values[left.place] = value);
+        Ok(values)
     }
 
     /// Sets the values of many keys, several at once. The last value of a key counts.

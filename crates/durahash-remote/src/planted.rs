@@ -22,6 +22,8 @@ durahash_media::listed! {
         ComparedLate,
         /// A buddy that was read before word A was is taken for a split that did not happen.
         ZeroBuddy,
+        /// A lookup that goes with others believes what was cached, whatever word A says.
+        TogetherUnseen,
         /// Entries of any generation but this one are taken for free.
         OtherIsFree,
         /// Entries behind the first free one are used and kept.

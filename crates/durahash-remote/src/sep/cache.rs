@@ -11,7 +11,7 @@ use std::rc::Rc;
 use crate::planted::{Fault, planted};
 
 use super::fptable::FpTable;
-use super::layout::{Entry, Item, Ref, Suffix, WordA, suffix};
+use super::layout::{Entry, Item, Ref, Suffix, WordA, fp, fp2, suffix};
 use super::options::{Options, Technique};
 use super::spread::Spread;
 use super::walk::Position;
@@ -104,11 +104,12 @@ impl Main {
         self.items.len().max(1)
     }
 
-    /// Its entries that may be of a key with this fp and fp2.
-    pub(super) fn matching(&self, fp: u8, fp2: u8) -> impl Iterator<Item = Entry> {
+    /// Its entries that may be of a key with this hash.
+    fn matching(&self, hash: u64) -> Vec<Entry> {
+        let (fp, fp2) = (fp(hash), fp2(hash));
         let from = self.items.partition_point(|item| item.entry.fp() < fp);
-        let same = self.items[from..].iter().take_while(move |item| item.entry.fp() == fp);
-        same.filter(move |item| item.fp2 == fp2).map(|item| item.entry)
+        let same = self.items[from..].iter().take_while(|item| item.entry.fp() == fp);
+        same.filter(|item| item.fp2 == fp2).map(|item| item.entry).collect()
     }
 }
 
@@ -156,6 +157,14 @@ impl View {
         }
     }
 
+    /// Its entries that may be of a key with this fp and fp2, newest first.
+    fn matching(&self, fp: u8, fp2: u8) -> Vec<Entry> {
+        let may_be = |seen: &&CachedEntry| {
+            seen.entry.fp() == fp && seen.fp2.is_none_or(|known| known == fp2)
+        };
+        self.seen.iter().rev().filter(may_be).map(|seen| seen.entry).collect()
+    }
+
     /// Moves entries from `ahead` as far as none is missing before them.
     fn catch_up(&mut self) {
         while let Some(first) = self.ahead.first_entry()
@@ -200,7 +209,10 @@ pub(super) struct Snapshot {
     /// Entries to read from there on.
     pub(super) window: u32,
     pub(super) table: Option<Rc<FpTable>>,
-    pub(super) main: Option<Rc<Main>>,
+    /// Cached entries that may be of the key, newest first.
+    pub(super) before: Vec<Entry>,
+    /// Those of the MainSegment, if it is kept.
+    pub(super) kept: Option<Vec<Entry>>,
 }
 
 /// The contents of a segment.
@@ -226,8 +238,14 @@ impl Cache {
         Cache { directory, segments, without, kept, kept_entries: 0, kept_max }
     }
 
-    /// The cached state of `cur`, unless it was not confirmed for long.
-    pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u64) -> Option<Snapshot> {
+    /// The cached state of `cur`, unless it was not confirmed for long, with entries of the key that has this hash.
+    pub(super) fn snapshot(
+        &self,
+        cur: Ref,
+        entries: u32,
+        key: Option<u64>,
+        epoch: u64,
+    ) -> Option<Snapshot> {
         let Segment { suffix, view, .. } = self.segments.get(&cur)?;
         let old = epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS;
         if old || self.without == Some(Technique::Segments) {
@@ -242,7 +260,8 @@ impl Cache {
             offset,
             window: window.min(entries - offset),
             table: view.table.clone(),
-            main: view.main.as_ref().map(|(_, main)| Rc::clone(main)),
+            before: key.map_or(Vec::new(), |hash| view.matching(fp(hash), fp2(hash))),
+            kept: key.zip(view.main.as_ref()).map(|(hash, (_, main))| main.matching(hash)),
         })
     }
 
@@ -426,16 +445,6 @@ impl Cache {
         self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a.is(a))
     }
 
-    /// Cached entries up to `end` that may be of a key with this fp and fp2, newest first.
-    pub(super) fn matching(&self, cur: Ref, end: u32, fp: u8, fp2: u8) -> Vec<Entry> {
-        let seen = self.segments.get(&cur).map_or(&[][..], |segment| &segment.view.seen);
-        let known = &seen[..seen.len().min(end as usize)];
-        let may_be = |seen: &&CachedEntry| {
-            seen.entry.fp() == fp && seen.fp2.is_none_or(|known| known == fp2)
-        };
-        known.iter().rev().filter(may_be).map(|seen| seen.entry).collect()
-    }
-
     pub(super) fn buddy(&self, cur: Ref, level: u32) -> Ref {
         let segment = self.segments.get(&cur);
         segment.map_or(Ref::NONE, |segment| segment.buddies[level as usize])
@@ -498,7 +507,9 @@ mod tests {
     fn empty_mains_are_kept_as_few_as_others() {
         let mut cache = cache(2, 3);
         let kept = |cache: &Cache| {
-            [0, 1, 2].map(|cur| cache.snapshot(Ref::from_word(cur), 1, 0).unwrap().main.is_some())
+            [0, 1, 2].map(|cur| {
+                cache.snapshot(Ref::from_word(cur), 1, Some(0), 0).unwrap().kept.is_some()
+            })
         };
         for cur in [0, 1, 0, 2] {
             cache.keep(Ref::from_word(cur), WordA(1), Main { items: Rc::default(), mark: 0 });
@@ -514,7 +525,7 @@ mod tests {
         let cur = Ref::from_word(0);
         for (idx, known) in [(2, 0), (3, 0), (0, 1), (1, 4)] {
             cache.appended(cur, WordA(1), idx, Entry(idx.into()), 0, 0);
-            assert_eq!(cache.snapshot(cur, 9, 0).unwrap().offset, known);
+            assert_eq!(cache.snapshot(cur, 9, None, 0).unwrap().offset, known);
         }
     }
 }

@@ -24,7 +24,7 @@ use super::cache::Snapshot;
 use super::epoch::Op;
 use super::fptable::FpTable;
 use super::layout::{
-    Entry, ITEM_BYTES, Item, MAIN_FIRST_READ, MainHeader, Ref, State, Suffix, WordA, fp, fp2,
+    Entry, ITEM_BYTES, Item, Kv, MAIN_FIRST_READ, MainHeader, Ref, State, Suffix, WordA, fp, fp2,
     items, main_header_bytes, suffix, word_at, words,
 };
 use super::verbs::Post;
@@ -77,13 +77,30 @@ impl Sight {
     pub(super) fn of(cur: Ref, a: WordA) -> Self {
         Sight { cur, a, newer: Vec::new(), free: None, settled: Vec::new(), early: None }
     }
+
+    /// Whether the blocks that are read first were.
+    pub(super) fn has_blocks(&self) -> bool {
+        let read = self.early.as_ref().map_or(&[][..], |early| &early.entries);
+        read.iter().eq(self.newer.iter().take(AT_ONCE).chain(&self.settled))
+    }
+
+    /// Whether all blocks were read whole.
+    pub(super) fn is_read(&self) -> bool {
+        let is_whole = |early: &Early| {
+            (early.from..).zip(&early.entries).all(|(i, entry)| {
+                let kv = Kv::parse(early.done.bytes(i), entry.kv().addr().off());
+                kv.is_ok_and(|kv| kv.is_whole())
+            })
+        };
+        self.newer.len() <= AT_ONCE && self.has_blocks() && self.early.iter().all(is_whole)
+    }
 }
 
 /// KV blocks that were read together with word A.
 #[derive(Debug)]
 pub(super) struct Early {
     pub(super) entries: Vec<Entry>,
-    pub(super) done: Done,
+    pub(super) done: Rc<Done>,
     /// The place of the first block among the verbs.
     pub(super) from: usize,
 }
@@ -112,50 +129,26 @@ impl<F: Fabric> Core<F> {
         let mut cur = self.cache.borrow().directory.find(hash);
         let mut stuck = Stuck::default();
         for _ in 0..LAPS {
-            let (snapshot, before) = {
-                // Read together, and before a post: coroutines share the cache.
-                let mut cache = self.cache.borrow_mut();
-                let mut snapshot = cache.snapshot(cur, self.geometry.cur, op.tag);
-                if let Some(known) = &mut snapshot
-                    && scope == Scope::Append
-                    && self.appends_together()
-                {
-                    let rest = self.geometry.cur - known.offset;
-                    known.window = known.window.max(cache.want(cur)).min(rest);
-                }
-                let before = match &snapshot {
-                    Some(known) if scope == Scope::Key => {
-                        cache.matching(cur, known.offset, fp(hash), fp2(hash))
-                    }
-                    _ => Vec::new(),
-                };
-                (snapshot, before)
-            };
-            let kept = snapshot.as_ref().and_then(|known| known.main.as_ref());
-            let kept = kept.filter(|_| scope == Scope::Key);
-            let kept: Option<Vec<Entry>> =
-                kept.map(|main| main.matching(fp(hash), fp2(hash)).collect());
-            let (a, place, window, offset, main, early) = match &snapshot {
+            let known = self.known(op, cur, hash, scope);
+            let (a, place, window, offset, main, early) = match &known {
                 None => {
                     let (a, suffix, window) = self.meet(op, cur, block).await?;
                     (a, suffix, window, 0, None, None)
                 }
                 Some(known) => {
                     let mut known_a = known.a;
-                    let early = kept.as_ref().map(|kept| first_read(&before, kept));
-                    let seen = self.glance(op, cur, known, hash, scope, block, early).await?;
+                    let mut batch = Batch::with_capacity(8);
+                    write_block(&mut batch, block);
+                    let asked = self.ask(&mut batch, cur, known, hash, scope);
+                    let done = Rc::new(op.send(batch).await?);
+                    let seen = self.seen(cur, known, asked, &done);
                     if planted(Fault::ComparedLate) {
-                        let now = self.cache.borrow().snapshot(cur, self.geometry.cur, op.tag);
+                        let now = self.cache.borrow();
+                        let now = now.snapshot(cur, self.geometry.cur, None, op.tag);
                         known_a = now.map_or(known_a, |now| now.a);
                     }
                     if !seen.a.is(known_a) {
-                        self.sound(cur, seen.a)?;
-                        let mut cache = self.cache.borrow_mut();
-                        // Another operation of this client may have seen the same, or made it.
-                        if !cache.is_of(cur, seen.a) {
-                            self.stats.borrow_mut().turns += 1;
-                            cache.turn(cur, seen.a, op.tag);
-                        }
+                        self.has_turned(op, cur, seen.a)?;
                         if planted(Fault::ComparedLate) {
                             continue;
                         }
@@ -176,7 +169,7 @@ impl<F: Fabric> Core<F> {
             }
             self.cache.borrow_mut().directory.learn(cur, place.bits, a.depth());
             let is_believed = planted(Fault::OffsetKept) || planted(Fault::ComparedLate);
-            if snapshot.as_ref().is_some_and(|known| !known.a.is(a)) && !is_believed {
+            if known.as_ref().is_some_and(|known| !known.a.is(a)) && !is_believed {
                 continue;
             }
             let Some((live, free)) = self.entries(op, cur, a, offset, window).await? else {
@@ -187,12 +180,11 @@ impl<F: Fabric> Core<F> {
             self.cache.borrow_mut().saw(cur, a, offset, &live, op.tag);
             let mut sight = Sight { free, early, ..Sight::of(cur, a) };
             if scope == Scope::Key {
-                let read = live.iter().rev().filter(|entry| entry.fp() == fp(hash)).copied();
-                sight.newer = read.chain(before).collect();
-                if planted(Fault::OldestFirst) {
-                    sight.newer.reverse();
-                }
-                let table = snapshot.and_then(|known| known.table);
+                let (before, kept, table) = match known {
+                    Some(known) => (known.before, known.kept, known.table),
+                    None => (Vec::new(), None, None),
+                };
+                sight.newer = newer(&live, hash, before);
                 sight.settled = match kept {
                     Some(kept) => kept,
                     None => self.settled(op, cur, a, hash, table, main).await?,
@@ -201,6 +193,93 @@ impl<F: Fabric> Core<F> {
             return Ok(sight);
         }
         Err(Error::corrupt("a segment whose word A changes at every look", cur.addr().off()))
+    }
+
+    /// Looks at the segments of several hashes by one batch, with the verbs of looks that run at once. `None` for those
+    /// whose segment is not cached, or is not as it was cached, or of which more must be read.
+    pub(super) async fn look_together(
+        &self,
+        op: &Op<'_, F>,
+        hashes: &[u64],
+    ) -> Result<Vec<Option<Sight>>> {
+        let mut batch = Batch::with_capacity(8 * hashes.len());
+        let ask = |&hash| {
+            let cur = self.cache.borrow().directory.find(hash);
+            let known = self.known(op, cur, hash, Scope::Key)?;
+            let asked = self.ask(&mut batch, cur, &known, hash, Scope::Key);
+            Some((cur, hash, known, asked))
+        };
+        let all: Vec<_> = hashes.iter().map(ask).collect();
+        if all.iter().all(Option::is_none) {
+            return Ok(hashes.iter().map(|_| None).collect());
+        }
+        let done = Rc::new(op.send(batch).await?);
+        let sight = |(cur, hash, known, asked)| self.as_known(op, cur, hash, known, asked, &done);
+        Ok(all.into_iter().map(|asked| asked.and_then(sight)).collect())
+    }
+
+    /// The snapshot of a segment that is as it was known, if all that belongs to it was read.
+    fn as_known(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        hash: u64,
+        known: Snapshot,
+        asked: Asked,
+        done: &Rc<Done>,
+    ) -> Option<Sight> {
+        let seen = self.seen(cur, &known, asked, done);
+        let (a, place) = (seen.a, known.suffix);
+        if !a.is(known.a) && !planted(Fault::TogetherUnseen) {
+            self.has_turned(op, cur, a).ok()?;
+            return None;
+        }
+        let is_deeper = a.depth() > self.cache.borrow().directory.depth();
+        if suffix(hash, a.depth()) != place.bits || is_deeper {
+            return None;
+        }
+        let mut live = Vec::new();
+        let free = match self.first_free(a, known.offset, &seen.window, &mut live) {
+            Window::Free(idx, words) => Some((idx, words)),
+            Window::End => None,
+            Window::Other | Window::More => return None,
+        };
+        let settled = match (known.kept, known.table, seen.main) {
+            (Some(kept), ..) => kept,
+            (None, Some(table), Some((range, bytes))) => {
+                whole(&bytes, &range, table.len(), hash).ok()?
+            }
+            _ => return None,
+        };
+        let mut cache = self.cache.borrow_mut();
+        cache.directory.learn(cur, place.bits, a.depth());
+        cache.saw(cur, a, known.offset, &live, op.tag);
+        let newer = newer(&live, hash, known.before);
+        Some(Sight { newer, free, settled, early: seen.early, ..Sight::of(cur, a) })
+    }
+
+    /// What is known of a segment before a batch is posted. Read together: coroutines share the cache.
+    fn known(&self, op: &Op<'_, F>, cur: Ref, hash: u64, scope: Scope) -> Option<Snapshot> {
+        let mut cache = self.cache.borrow_mut();
+        let key = (scope == Scope::Key).then_some(hash);
+        let mut known = cache.snapshot(cur, self.geometry.cur, key, op.tag)?;
+        if key.is_none() && self.appends_together() {
+            let rest = self.geometry.cur - known.offset;
+            known.window = known.window.max(cache.want(cur)).min(rest);
+        }
+        Some(known)
+    }
+
+    /// Notes that a segment has another word A than was cached.
+    fn has_turned(&self, op: &Op<'_, F>, cur: Ref, a: WordA) -> Result<()> {
+        self.sound(cur, a)?;
+        let mut cache = self.cache.borrow_mut();
+        // Another operation of this client may have seen the same, or made it.
+        if !cache.is_of(cur, a) {
+            self.stats.borrow_mut().turns += 1;
+            cache.turn(cur, a, op.tag);
+        }
+        Ok(())
     }
 
     /// Checks a word A that was read.
@@ -235,22 +314,10 @@ impl<F: Fabric> Core<F> {
         Ok((a, suffix, words(&bytes[entries_off..]).collect()))
     }
 
-    /// Batch 1 at a cached segment. With entries that are known to be all of the MainSegment's, and of the cached
-    /// ones, that may be the key's, it reads the KV blocks of these.
-    #[allow(clippy::too_many_arguments, reason = "what a look is made of")]
-    async fn glance(
-        &self,
-        op: &Op<'_, F>,
-        cur: Ref,
-        known: &Snapshot,
-        hash: u64,
-        scope: Scope,
-        block: &mut Block,
-        early: Option<Vec<Entry>>,
-    ) -> Result<Glance> {
+    /// Adds batch 1 at a cached segment. Where the entries of the MainSegment that may be the key's are known, it reads
+    /// the KV blocks of these, and of the cached ones.
+    fn ask(&self, batch: &mut Batch, cur: Ref, known: &Snapshot, hash: u64, scope: Scope) -> Asked {
         let (at, depth) = (cur.addr(), known.a.depth());
-        let mut batch = Batch::new();
-        write_block(&mut batch, block);
         let a = batch.read(at, 8);
         let levels = BUDDIES.min(self.geometry.max_depth - depth);
         let buddies = (levels > 0)
@@ -259,30 +326,41 @@ impl<F: Fabric> Core<F> {
             let off = self.geometry.entry_off(known.offset);
             batch.read(at.add(off), 8 * known.window as usize)
         });
-        let reads_main = scope == Scope::Key && early.is_none();
+        let reads_main = scope == Scope::Key && known.kept.is_none();
         let main = reads_main.then(|| match &known.table {
             None => (0..0, batch.read(known.a.main().addr(), MAIN_FIRST_READ)),
             Some(table) => {
                 let range = table.range(fp(hash));
-                let read = read_items(&mut batch, known.a.main(), table.len(), range.clone());
+                let read = read_items(batch, known.a.main(), table.len(), range.clone());
                 (range, read)
             }
         });
-        let from = batch.len();
-        for entry in early.iter().flatten() {
-            self.read_block(&mut batch, entry.kv(), entry.len().first_read());
-        }
-        let done = op.send(batch).await?;
-        if let Some(buddies) = buddies {
+        let early = known.kept.as_ref().map(|kept| {
+            let (entries, from) = (first_read(&known.before, kept), batch.len());
+            for entry in &entries {
+                self.read_block(batch, entry.kv(), entry.len().first_read());
+            }
+            (entries, from)
+        });
+        Asked { a, buddies, window, main, early }
+    }
+
+    /// What batch 1 has brought back.
+    fn seen(&self, cur: Ref, known: &Snapshot, asked: Asked, done: &Rc<Done>) -> Seen {
+        if let Some(buddies) = asked.buddies {
             let buddies = words(done.bytes(buddies)).map(Ref::from_word);
-            self.cache.borrow_mut().learn_buddies(cur, depth, buddies);
+            self.cache.borrow_mut().learn_buddies(cur, known.a.depth(), buddies);
         }
-        Ok(Glance {
-            a: WordA(done.word(a)),
-            window: window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
-            main: main.map(|(range, i)| (range, done.bytes(i).to_vec())),
-            early: early.map(|entries| Early { entries, done, from }),
-        })
+        Seen {
+            a: WordA(done.word(asked.a)),
+            window: asked.window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
+            main: asked.main.map(|(range, i)| (range, done.bytes(i).to_vec())),
+            early: asked.early.map(|(entries, from)| Early {
+                entries,
+                done: Rc::clone(done),
+                from,
+            }),
+        }
     }
 
     /// Checks that a segment has split as often as its depth says, before the cached directory grows by that.
@@ -346,31 +424,40 @@ impl<F: Fabric> Core<F> {
     ) -> Result<Option<(Vec<Entry>, Option<(u32, Vec<u64>)>)>> {
         let mut live = Vec::new();
         loop {
-            let mut read = window.iter().copied().map(Entry);
-            for entry in read.by_ref() {
-                match entry.state(a.generation()) {
-                    State::Live => live.push(entry),
-                    State::Other if !planted(Fault::OtherIsFree) => return Ok(None),
-                    State::Free | State::Other => {
-                        let rest = read.clone();
-                        let rest = rest.take_while(|e| e.state(a.generation()) == State::Free);
-                        let words = std::iter::once(entry).chain(rest).map(|e| e.0).collect();
-                        let idx = offset + live.len() as u32;
-                        if planted(Fault::BehindFree) {
-                            live.extend(read.filter(|e| e.state(a.generation()) == State::Live));
-                        }
-                        return Ok(Some((live, Some((idx, words)))));
-                    }
-                }
+            match self.first_free(a, offset, &window, &mut live) {
+                Window::Other => return Ok(None),
+                Window::Free(idx, words) => return Ok(Some((live, Some((idx, words))))),
+                Window::End => return Ok(Some((live, None))),
+                Window::More => {}
             }
             let end = offset + live.len() as u32;
-            if end == self.geometry.cur || planted(Fault::WindowIsAll) {
-                return Ok(Some((live, None)));
-            }
             let more = (2 * window.len().max(8)).min((self.geometry.cur - end) as usize);
             let at = cur.addr().add(self.geometry.entry_off(end));
             window = op.read_words(at, more).await?;
         }
+    }
+
+    /// Adds the live entries of a window, which is the one behind those from `offset` on that are in `live`.
+    fn first_free(&self, a: WordA, offset: u32, window: &[u64], live: &mut Vec<Entry>) -> Window {
+        let mut read = window.iter().copied().map(Entry);
+        for entry in read.by_ref() {
+            match entry.state(a.generation()) {
+                State::Live => live.push(entry),
+                State::Other if !planted(Fault::OtherIsFree) => return Window::Other,
+                State::Free | State::Other => {
+                    let rest = read.clone();
+                    let rest = rest.take_while(|e| e.state(a.generation()) == State::Free);
+                    let words = std::iter::once(entry).chain(rest).map(|e| e.0).collect();
+                    let idx = offset + live.len() as u32;
+                    if planted(Fault::BehindFree) {
+                        live.extend(read.filter(|e| e.state(a.generation()) == State::Live));
+                    }
+                    return Window::Free(idx, words);
+                }
+            }
+        }
+        let is_end = offset + live.len() as u32 == self.geometry.cur;
+        if is_end || planted(Fault::WindowIsAll) { Window::End } else { Window::More }
     }
 
     /// The MainSegment's entries that may be of a key with this hash.
@@ -384,7 +471,6 @@ impl<F: Fabric> Core<F> {
         read: Option<(Range<u32>, Vec<u8>)>,
     ) -> Result<Vec<Entry>> {
         let main = a.main();
-        let (fp, fp2) = (fp(hash), fp2(hash));
         let (table, mut range, mut bytes) = match (table, read) {
             (Some(table), Some((range, bytes))) => (table, range, bytes),
             (_, read) => {
@@ -395,20 +481,16 @@ impl<F: Fabric> Core<F> {
                 let header = self.main_header(op, main, &header).await?;
                 let table = Rc::new(FpTable::new(&header.counts));
                 self.cache.borrow_mut().set_table(cur, a, Rc::clone(&table));
-                let range = table.range(fp);
+                let range = table.range(fp(hash));
                 let bytes = self.read_range(op, main, table.len(), &range).await?;
                 (table, range, bytes)
             }
         };
         loop {
-            let list: Vec<Item> = items(&bytes).collect();
-            // Complete if both ends are at the segment's ends, or at entries of another fp.
-            let from = range.start == 0 || list.first().is_some_and(|i| i.entry.fp() < fp);
-            let to = range.end == table.len() || list.last().is_some_and(|i| i.entry.fp() > fp);
-            if from && to || planted(Fault::RangeUnchecked) {
-                let same = list.iter().filter(|i| i.entry.fp() == fp && i.fp2 == fp2);
-                return Ok(same.map(|item| item.entry).collect());
-            }
+            let (from, to) = match whole(&bytes, &range, table.len(), hash) {
+                Ok(same) => return Ok(same),
+                Err(ends) => ends,
+            };
             let more = 8.max(range.end - range.start);
             if !from {
                 range.start = range.start.saturating_sub(more);
@@ -449,12 +531,68 @@ impl<F: Fabric> Core<F> {
     }
 }
 
+/// The places of what batch 1 reads.
+struct Asked {
+    a: usize,
+    buddies: Option<usize>,
+    window: Option<usize>,
+    main: Option<(Range<u32>, usize)>,
+    /// The entries whose blocks it reads, and the place of the first one.
+    early: Option<(Vec<Entry>, usize)>,
+}
+
 /// Results of batch 1.
-struct Glance {
+struct Seen {
     a: WordA,
     window: Vec<u64>,
     main: Option<(Range<u32>, Vec<u8>)>,
     early: Option<Early>,
+}
+
+/// What is behind the live entries of a window.
+enum Window {
+    /// The first free entry, and the words of it and of some that follow.
+    Free(u32, Vec<u64>),
+    /// The end of the CurSegment, or the next window.
+    End,
+    More,
+    /// An entry that is not of the generation.
+    Other,
+}
+
+/// Entries of the CurSegment that may be the key's, newest first: of those that were read, and those known before.
+fn newer(live: &[Entry], hash: u64, before: Vec<Entry>) -> Vec<Entry> {
+    let read = live.iter().rev().filter(|entry| entry.fp() == fp(hash)).copied();
+    let mut newer: Vec<_> = read.collect();
+    // Most often no memory is taken.
+    if newer.is_empty() {
+        newer = before;
+    } else {
+        newer.extend(before);
+    }
+    if planted(Fault::OldestFirst) {
+        newer.reverse();
+    }
+    newer
+}
+
+/// The entries that may be a key's of a range of a MainSegment of `len`, or whether its ends show that it is whole: both
+/// are at the segment's ends, or at entries of another fp.
+fn whole(
+    bytes: &[u8],
+    range: &Range<u32>,
+    len: u32,
+    hash: u64,
+) -> std::result::Result<Vec<Entry>, (bool, bool)> {
+    let fp = fp(hash);
+    let list: Vec<Item> = items(bytes).collect();
+    let from = range.start == 0 || list.first().is_some_and(|i| i.entry.fp() < fp);
+    let to = range.end == len || list.last().is_some_and(|i| i.entry.fp() > fp);
+    if !(from && to || planted(Fault::RangeUnchecked)) {
+        return Err((from, to));
+    }
+    let same = list.iter().filter(|i| i.entry.fp() == fp && i.fp2 == fp2(hash));
+    Ok(same.map(|item| item.entry).collect())
 }
 
 /// The entries whose KV blocks are read first: the newest of the CurSegment, and those of the MainSegment.

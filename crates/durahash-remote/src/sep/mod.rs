@@ -111,4 +111,4 @@ pub use options::{Options, Technique};
 pub use summary::Summary;
 pub(crate) use walk::{Position, is_damage};
 pub use write::Change;
-pub(crate) use write::Together;
+pub(crate) use write::{Found, Left, Together};

@@ -12,9 +12,12 @@
 //! | | | merges of the segments that are full now; then another batch, with what belongs to these | |
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
+//! | gets of several keys | 1, 2 | each batch of those whose segments are known, as one | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
 //! | | 3 | write the KV block, with batch 4 where the fabric orders swaps | |
 //! | | 4 | swap exactly that entry: no other append came in between | done |
+
+use std::rc::Rc;
 
 use durahash_media::{Error, ErrorKind, Limit, Result};
 
@@ -27,7 +30,7 @@ use super::epoch::Op;
 use super::layout::{
     Entry, Kv, LIMIT_BYTES, Len, Ref, State, WordA, dep, fp, fp2, kv_block, kv_bytes,
 };
-use super::look::{AT_ONCE, Block, Scope, Sight, first_read, write_block};
+use super::look::{AT_ONCE, Block, Early, Scope, Sight, first_read, write_block};
 use super::space::block_bytes;
 use super::verbs::Post;
 
@@ -72,6 +75,60 @@ impl<F: Fabric> Core<F> {
         let op = Op::new(self);
         let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
         self.value(&op, key, hash, &sight).await
+    }
+
+    /// The values of several keys: of those whose segments this client knows by one batch, and another one for the blocks
+    /// that it did not know, with the verbs of lookups that run at once. What takes more is [left](Self::get_left).
+    pub(crate) async fn get_together<'a>(&'a self, keys: &'a [Vec<u8>]) -> Result<Found<'a, F>> {
+        keys.iter().try_for_each(|key| Self::check_sizes(key, &[]))?;
+        self.upkeep().await?;
+        let op = Op::new(self);
+        let hashes: Vec<_> = keys.iter().map(|key| self.hash.hash(key)).collect();
+        let mut sights = self.look_together(&op, &hashes).await?;
+        self.read_together(&op, &mut sights).await?;
+        let mut found = Found { op, values: vec![None; keys.len()], left: Vec::new() };
+        for (i, sight) in sights.into_iter().enumerate() {
+            match sight {
+                Some(sight) if sight.is_read() => {
+                    let value = self.value(&found.op, &keys[i], hashes[i], &sight);
+                    found.values[i] = value.await?;
+                }
+                sight => found.left.push(Left { place: i, key: &keys[i], sight }),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The value of a key that was left: the rest of its lookup, or all of it.
+    pub(crate) async fn get_left(
+        &self,
+        found: &Found<'_, F>,
+        left: &Left<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        match &left.sight {
+            Some(sight) => self.value(&found.op, left.key, self.hash.hash(left.key), sight).await,
+            None => self.get(left.key).await,
+        }
+    }
+
+    /// Reads the blocks of all these that were not read with word A.
+    async fn read_together(&self, op: &Op<'_, F>, sights: &mut [Option<Sight>]) -> Result<()> {
+        let (mut batch, mut of) = (Batch::new(), Vec::new());
+        for sight in sights.iter_mut().flatten().filter(|sight| !sight.has_blocks()) {
+            let (entries, from) = (first_read(&sight.newer, &sight.settled), batch.len());
+            for entry in &entries {
+                self.read_block(&mut batch, entry.kv(), entry.len().first_read());
+            }
+            of.push((sight, entries, from));
+        }
+        if of.is_empty() {
+            return Ok(());
+        }
+        let done = Rc::new(op.send(batch).await?);
+        for (sight, entries, from) in of {
+            sight.early = Some(Early { entries, done: Rc::clone(&done), from });
+        }
+        Ok(())
     }
 
     /// Puts a value, or removes the key.
@@ -532,7 +589,7 @@ impl<F: Fabric> Core<F> {
             let candidates = first_read(newer, settled);
             let read;
             let (done, from) = match &sight.early {
-                Some(early) if early.entries == candidates => (&early.done, early.from),
+                Some(early) if early.entries == candidates => (&*early.done, early.from),
                 _ => {
                     let blocks = candidates.iter().map(|e| (e.kv(), e.len().first_read()));
                     read = self.read_blocks(op, blocks).await?;
@@ -621,6 +678,23 @@ impl<F: Fn()> Drop for Ends<F> {
     fn drop(&mut self) {
         (self.0)();
     }
+}
+
+/// Lookups that went together.
+pub(crate) struct Found<'a, F: Fabric> {
+    /// In the order of the keys, but of those that are left.
+    pub(crate) values: Vec<Option<Vec<u8>>>,
+    pub(crate) left: Vec<Left<'a>>,
+    op: Op<'a, F>,
+}
+
+/// A lookup that was not ended.
+pub(crate) struct Left<'a> {
+    /// Of its key.
+    pub(crate) place: usize,
+    pub(crate) key: &'a [u8],
+    /// Its segment, if that was seen.
+    sight: Option<Sight>,
 }
 
 /// Puts that went together.

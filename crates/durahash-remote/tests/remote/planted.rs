@@ -18,6 +18,7 @@ const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
     (&[KnownByAddress], returning, 1, 100),
     (&[ComparedLate], any, 17, 100),
+    (&[TogetherUnseen], together, 1, 300),
     (&[ZeroBuddy], splitting, 121, 500),
     (&[OtherIsFree], staying, 145, 300),
     (&[BehindFree], wide, 15, 300),

@@ -173,7 +173,7 @@ fn tasks_may_be_dropped_and_go_on_when_a_node_was_started_again() {
 /// Each sees a free entry at its first look, which the puts before it do not take; after a merge by this client they need
 /// no look, and go together.
 #[test]
-fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_two_in_all() {
+fn batches_of_one_segment_take_two_round_trips_for_each_put_and_then_few_in_all() {
     let nodes = Nodes::start(&[4 << 20], 1);
     let mut options = Options::default();
     (options.max_depth, options.tick_ns) = (4, u64::MAX / 8);
@@ -197,8 +197,11 @@ fn a_batch_of_puts_to_one_segment_takes_two_round_trips_each_and_then_two_in_all
         map.put(b"last", b"").await?;
         assert_eq!((map.counts().round_trips - before, map.stats().merges), (3, 2));
         let keys: Vec<_> = pairs.into_iter().map(|(key, _)| key).collect();
+        let before = map.counts().round_trips;
         let found = map.get_many(&keys).await?;
         assert!(found.iter().flatten().eq(&keys));
+        // 32 lookups at once.
+        assert_eq!(map.counts().round_trips - before, 126_u64.div_ceil(32));
         assert_eq!(map.check().await?.keys, 126 + 3);
         // Two values of a key are not put at once, but go together with those of others.
         let before = map.counts().round_trips;

@@ -174,6 +174,8 @@ counts! {
         batches_full,
         /// Puts of more keys at once than go together.
         grouped,
+        /// Lookups of several keys that took fewer round trips than keys.
+        looks_together,
         /// Clients that were evicted.
         evicted,
         /// Clients that had no room.
@@ -214,8 +216,27 @@ impl Run {
         Ok(())
     }
 
+    /// Lookups that run at once.
+    async fn read_many(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        let count = 2 + self.rng.below(self.plan.many_max - 1);
+        let keys: Vec<_> = (0..count).map(|_| self.rng.below(self.plan.keys) as u32).collect();
+        let begun: Vec<_> = keys.iter().map(|&k| self.begin(k, Effect::Read)).collect();
+        let names: Vec<_> = keys.iter().map(|&k| key(k)).collect();
+        let before = map.counts().round_trips;
+        let found = map.get_many(&names).await?;
+        self.totals.borrow_mut().looks_together +=
+            u64::from(map.counts().round_trips - before < count);
+        for (i, value) in begun.into_iter().zip(found) {
+            self.end(i, Response::Is(value.map(|value| id(&value))));
+        }
+        Ok(())
+    }
+
     async fn one(&self, map: &RemoteMap<SimClient>) -> Result<()> {
         if self.plan.many_one_in > 0 && self.rng.below(self.plan.many_one_in) == 0 {
+            if self.rng.below(3) == 0 {
+                return self.read_many(map).await;
+            }
             return self.many(map).await;
         }
         let k = self.rng.below(self.plan.keys) as u32;

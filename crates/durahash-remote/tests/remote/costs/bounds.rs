@@ -51,10 +51,19 @@ fn gets_take_two_round_trips() {
             let (counts, _, value) = cost(&map, map.get(&key(i))).await?;
             assert!(counts.round_trips <= 2 && value.is_none());
         }
-        for (name, trips) in [(b"432 bytes in all", 2), (b"449 bytes in all", 3)] {
+        let names = [b"432 bytes in all".to_vec(), b"449 bytes in all".to_vec()];
+        for (name, trips) in names.iter().zip([2, 3]) {
             let (counts, _, value) = cost(&map, map.get(name)).await?;
             assert_eq!((counts.round_trips, value.is_some()), (trips, true));
         }
+        // 32 together take as many as one, and a long one of them another one.
+        let keys: Vec<_> = (0..3200).map(key).collect();
+        for round in keys.chunks(32) {
+            let (counts, _, values) = cost(&map, map.get_many(round)).await?;
+            assert_eq!((counts.round_trips, values.iter().flatten().count()), (2, 32));
+        }
+        let (counts, _, values) = cost(&map, map.get_many(&names)).await?;
+        assert_eq!((counts.round_trips, values.iter().flatten().count()), (3, 2));
         Ok(())
     });
 }
