@@ -111,6 +111,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
             Step::WayOut
         }
         Step::C3 => return false,
+        Step::C4 | Step::C5 if !memory.process.has_settled(world) => return false,
         Step::C4 if checkpoint.copies.is_empty() => {
             if !world.planted(Fault::SumsNotSynced) {
                 write_sums(world, disk, &mut checkpoint.written, &live.image);

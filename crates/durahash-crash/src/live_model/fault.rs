@@ -91,6 +91,8 @@ durahash_media::listed! {
         HeadNotRewritten,
         /// O1 writes over the other head.
         HeadElsewhere,
+        /// Nobody waits for O1 before he writes.
+        WrittenUnsettled,
         /// O2 is left out.
         ClosedHeadKept,
         /// O4 passes over marks that are those of this epoch, or seem so.

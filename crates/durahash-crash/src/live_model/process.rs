@@ -19,10 +19,20 @@ enum Step {
     Closing,
 }
 
+/// How far O1 is of a head with batches behind it: whoever writes first does it before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Settling {
+    Written,
+    Begun,
+    #[default]
+    Done,
+}
+
 /// The process.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Process {
     step: Step,
+    settling: Settling,
     /// How many lines the scan is behind, the mark that it has loaded of the next one, and its dirty lists.
     scanned: usize,
     loaded: Option<u8>,
@@ -39,6 +49,11 @@ impl Process {
 
     pub(super) fn is_running(&self) -> bool {
         self.step == Step::Running
+    }
+
+    /// Something may be written.
+    pub(super) fn has_settled(&self, world: &World) -> bool {
+        self.settling == Settling::Done || world.planted(Fault::WrittenUnsettled)
     }
 
     pub(super) fn has_scanned(&self) -> bool {
@@ -76,6 +91,9 @@ pub(super) fn steps(world: &World, state: &State) -> Vec<State> {
     let mut add = |step: &dyn Fn(&mut State)| next.push(state.with(step));
     match process.step {
         Step::Running => {
+            if process.settling != Settling::Done {
+                add(&|next| settle(world, next));
+            }
             if !process.has_scanned() {
                 add(&|next| scan(world, next));
             }
@@ -106,6 +124,7 @@ pub(super) fn steps(world: &World, state: &State) -> Vec<State> {
 pub(super) fn step(world: &World, state: &mut State) -> bool {
     let process = &state.memory.process;
     match process.step {
+        Step::Running if process.settling != Settling::Done => settle(world, state),
         Step::Running if !process.has_scanned() => scan(world, state),
         Step::Running if !process.has_reapplied => reapply(world, state),
         Step::Running => return false,
@@ -148,11 +167,14 @@ fn open(world: &World, state: &mut State) {
     let head = memory.head;
     memory.process.step = match memory.process.step {
         Step::O1 if world.planted(Fault::HeadNotRewritten) => Step::O2,
+        Step::O1 if !head.closed && live.noted.batch > head.at.batch => {
+            memory.process.settling = Settling::Begun;
+            Step::O3
+        }
         Step::O1 => {
-            let is_elsewhere = world.planted(Fault::HeadElsewhere);
-            let next = head.next(head.at, head.closed, live.bad);
-            disk.write_head(if is_elsewhere { next } else { head });
-            Step::O1Sync
+            rewrite(world, state);
+            state.memory.process.step = Step::O1Sync;
+            return;
         }
         Step::O1Sync => {
             memory.head = disk.sync_heads();
@@ -174,6 +196,28 @@ fn open(world: &World, state: &mut State) {
         }
         Step::Running | Step::Closing => unreachable!("the pool is open"),
     };
+}
+
+/// O1 of a head with batches behind it.
+fn settle(world: &World, state: &mut State) {
+    if state.memory.process.settling == Settling::Begun {
+        rewrite(world, state);
+        state.memory.process.settling = Settling::Written;
+        return;
+    }
+    state.memory.head = state.disk.sync_heads();
+    state.memory.process.settling = Settling::Done;
+}
+
+/// Writes the head again, in its place.
+fn rewrite(world: &World, state: &mut State) {
+    let (head, is_bad) = (state.memory.head, state.live.bad);
+    let is_elsewhere = world.planted(Fault::HeadElsewhere);
+    state.disk.write_head(if is_elsewhere {
+        head.next(head.at, head.closed, is_bad)
+    } else {
+        head
+    });
 }
 
 /// O4: loads a mark, then raises it.
@@ -217,7 +261,8 @@ fn damage(state: &mut State, line: usize) {
 fn may_close(world: &World, state: &State) -> bool {
     let State { live, memory, record, .. } = state;
     let is_wanted = record.counts.closes < world.at_most.closes;
-    let has_opened = memory.process.has_scanned() && memory.process.has_reapplied;
+    let process = &memory.process;
+    let has_opened = process.has_settled(world) && process.has_scanned() && process.has_reapplied;
     let is_quiet = memory.snapshotter.is_at_rest()
         && memory.checkpointer.is_at_rest()
         && memory.threads.iter().all(Thread::is_at_rest);

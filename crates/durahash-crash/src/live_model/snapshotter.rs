@@ -207,6 +207,7 @@ pub(super) fn step(world: &World, state: &mut State) -> bool {
                 Step::S6
             }
         }
+        Step::S6 if !memory.process.has_settled(world) => return false,
         Step::S6 => {
             let mut seen = HashSet::new();
             snapshot.lines.retain(|line| seen.insert(*line));

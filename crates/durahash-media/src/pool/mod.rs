@@ -12,7 +12,7 @@
 //! - **POOL-2** The table says an extent's kind, durably, before any thread can link into it.
 //!   An extent may hold any bytes when it is taken.
 //! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
-//!   ([`Pool::begin`]), and clean only after all data are where the medium keeps them.
+//!   ([`Pool::begin`]), or with it where the medium keeps cuts; and clean only after all data are where the medium keeps them.
 //! - **POOL-4** A block that was not stored to since the last close has the check word that is stored for
 //!   it (`checks.rs`).
 //!
@@ -23,7 +23,7 @@
 //! | begin | (file) | holes filled | the same bytes |
 //! | begin, if power was lost | root words that are doubted: 0 | flush, drain, sync | still lost to the next open; designs do without these words |
 //! | | state: suspect | flush, drain, sync | lost and suspect |
-//! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
+//! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync, but where the medium keeps cuts: each that has a later store has these | recovered at the next open; in an older cut, as it was |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
 //! | | extents | flush, fence | extents exist, kind 0 |
 //! | grow past a table | see `table.rs` | | |
@@ -321,7 +321,11 @@ impl<M: Medium> Pool<M> {
         superblock.name_file(medium);
         self.store_state(self.state)?;
         if !self.read_only {
-            medium.sync(0, bytes)?;
+            let before = State::from_word(self.read_state.0);
+            // A cut is before this open, or has all of the above. But what no cut shows is told first.
+            if !medium.keeps_cuts() || self.lost.is_some() || before.page_cache {
+                medium.sync(0, bytes)?;
+            }
             self.gate.start();
         }
         if !self.checks.exist() {

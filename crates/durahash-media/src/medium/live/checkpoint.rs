@@ -158,6 +158,7 @@ impl<D: LiveDisk> Core<D> {
     }
 
     pub(super) fn write_head(&self, head: &Head) -> Result<()> {
+        self.settle()?;
         let mut buffer = Vec::new();
         let bytes = aligned(&mut buffer, BLOCK_BYTES);
         bytes.copy_from_slice(&head.to_bytes());

@@ -109,6 +109,8 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) done: AtomicU64,
     /// Held while the base or a head is written; after `taker`, where both are.
     pub(super) base: Mutex<Base>,
+    /// Whether the head may be in the drive's cache only.
+    pub(super) is_doubted: Mutex<bool>,
     /// Blocks that were found damaged when they were copied to the image.
     pub(super) damaged: Mutex<BTreeSet<u64>>,
     /// Held by who makes a backup.
@@ -144,6 +146,7 @@ impl<D: LiveDisk> Core<D> {
             taker: Mutex::new(Taker::new(head.at, disk.part_entries())),
             done: AtomicU64::new(0),
             base: Mutex::default(),
+            is_doubted: Mutex::default(),
             damaged: Mutex::default(),
             backing_up: Mutex::default(),
             head: Mutex::new(head),

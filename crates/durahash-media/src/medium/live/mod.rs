@@ -345,7 +345,8 @@ impl<D: LiveDisk + 'static> Storage for Live<D> {
 
     fn grow(&self, bytes: u64) -> Result<()> {
         self.core.failure()?;
-        self.core.disk.grow(bytes).inspect_err(|e| match e.kind() {
+        let grown = self.core.settle().and_then(|()| self.core.disk.grow(bytes));
+        grown.inspect_err(|e| match e.kind() {
             ErrorKind::Full { .. } => {}
             // Of a write that failed, perhaps of something else, the system tells this once.
             ErrorKind::Io { source, .. } => self.core.fail(source),

@@ -17,16 +17,15 @@
 //!
 //! | Step, with the live image | If it stops after this step |
 //! |---|---|
-//! | O1 the newest head is written again, as it is, in its place: it may be in the drive's cache only. If it is closed, this is waited for | the same |
-//! | O2 if it is closed: a head that is not, over the other. The drive's cache is emptied: whatever head was read is on the disk before anything is written | the pool is in use; the image has everything |
+//! | O1 before anything is written (`settle`): the newest head is written again, as it is, in its place, and the drive's cache is emptied: it may have been there only. With batches behind a head that is not closed, that comes with the first snapshot | the same |
+//! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
 //! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
 //! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
 //! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
 //! | O6 before the first checkpoint: the pages of all batches from the head to the noted one (`checkpoint.rs`) | the same |
 //!
-//! The program begins behind O4, in `Strict` behind O5. But before a pool is open it syncs its state, in every mode, and so waits for O5: what the killed
-//! process had not brought to the disk is there then. Other waits for the disk: heads; first pages and the first part of each of the last
-//! batches, which are asked for before they are looked at; O1 and O2.
+//! The program begins behind O4, in `Strict` behind O5. Waits for the disk: heads; first pages and the first part of each of the last
+//! batches, which are asked for before they are looked at; of a pool that was closed, O1 and O2.
 //!
 //! | Step, without it | If it stops after this step |
 //! |---|---|
@@ -81,6 +80,9 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
     let mut found = (head.at, BTreeSet::new());
     if head.closed {
         return Ok(Found::Base { to: found.0, pages: found.1 });
+    }
+    if disk.file_id().differs(head.pool) && !accept_suspect {
+        return Err(ErrorKind::Copied.into());
     }
     // Where a boot is not known it may be the same.
     let may_be_same = head.boot == disk.boot() || [head.boot, disk.boot()].contains(&[0; 2]);
@@ -214,23 +216,21 @@ impl<D: LiveDisk> Core<D> {
 
     fn begin_image(&self, noted: &Noted, strict: bool) -> Result<()> {
         let head = self.head();
-        let mut buffer = Vec::new();
-        let bytes = aligned(&mut buffer, BLOCK_BYTES);
-        bytes.copy_from_slice(&head.to_bytes());
-        // Before the other head is written over; else when the drive's cache is emptied.
-        let again = if head.closed { D::rewrite_log } else { D::write_log_soon };
-        again(&self.disk, head.off(), bytes).map_err(|e| self.writing(e))?;
         let areas = [self.area_of_cut(noted), SumArea::of(self.disk.region())];
         let mut areas: Vec<_> = areas.into_iter().flatten().collect();
         areas.dedup();
         lock(&self.base).areas = areas;
+        *lock(&self.is_doubted) = true;
+        // Where there is a batch behind it, the head was on the disk before that. Else a closed one may be there only, as which
+        // the pool would need no live image.
+        if head.closed || noted.last == head.at {
+            self.settle()?;
+        }
         if head.closed {
             let next = Head { generation: head.generation + 1, closed: false, ..head };
             self.write_head(&next)?;
             self.set_head(next);
         }
-        // The head; and pages that the last process wrote through the cache, before others are written past it.
-        self.disk.flush_drive().map_err(|e| self.writing(e))?;
         // Before the pool grows. A process that was killed in a close may have made it shorter.
         if self.begin_sums()? {
             self.disk.sync_data().map_err(|e| self.writing(e))?;
@@ -273,6 +273,22 @@ impl<D: LiveDisk> Core<D> {
             }
         }
         self.failure()
+    }
+
+    /// O1, before the first write to the pool's file. The last process may also have written pages through the cache, which are
+    /// to be on the disk before others are written past it.
+    pub(super) fn settle(&self) -> Result<()> {
+        let mut is_doubted = lock(&self.is_doubted);
+        if *is_doubted {
+            let mut buffer = Vec::new();
+            let bytes = aligned(&mut buffer, BLOCK_BYTES);
+            let head = self.head();
+            bytes.copy_from_slice(&head.to_bytes());
+            let written = self.disk.write_log_soon(head.off(), bytes);
+            written.and_then(|()| self.disk.flush_drive()).map_err(|e| self.writing(e))?;
+        }
+        *is_doubted = false;
+        Ok(())
     }
 
     fn begin_base(&self, to: Position, pages: &BTreeSet<u64>) -> Result<()> {

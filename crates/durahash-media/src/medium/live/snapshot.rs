@@ -22,6 +22,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use super::barrier::next;
+use super::checkpoint::io_of;
 use super::core::{Core, Taker};
 use super::disk::LiveDisk;
 use super::parts::Ring;
@@ -151,6 +152,7 @@ impl<D: LiveDisk> Core<D> {
 
     /// S6 to S9.
     fn write(&self, taker: &mut Taker) -> io::Result<()> {
+        self.settle().map_err(io_of)?;
         let Taker { last, batch, lines } = taker;
         if batch.is_empty() {
             return Ok(());

@@ -127,6 +127,10 @@ impl<'a, D: LiveDisk> Sums<'a, D> {
         Ok(())
     }
 
+    pub(super) fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Writes the words that change, in whole pages, and those beside them as the base has them now; true if there are any.
     pub(super) fn write(self) -> Result<bool> {
         let Sums { disk, changed, .. } = self;

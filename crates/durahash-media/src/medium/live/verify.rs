@@ -212,6 +212,7 @@ impl<D: LiveDisk> Core<D> {
         let mut base = self.base_at_rest();
         self.note_old(&mut base)?;
         let Some(area) = base.areas.last().copied() else { return Ok(()) };
+        self.settle()?;
         let (areas, none, mut blocks) = (&base.areas, BTreeSet::new(), Vec::new());
         let new_sums = || Sums::new(&self.disk, areas, &none);
         let mut sums = new_sums();
@@ -251,6 +252,7 @@ impl<D: LiveDisk> Core<D> {
 
     fn add_area(&self, area: SumArea) -> Result<()> {
         let mut base = lock(&self.base);
+        self.settle()?;
         let Range { start, end } = area.bytes();
         // Nobody gives the blocks of an area sums: none, before they change, neither in this one nor in the one before.
         let (none, own) = (BTreeSet::new(), start >> area.shift()..end >> area.shift());
@@ -323,6 +325,10 @@ impl<D: LiveDisk> Core<D> {
                 sums.set_marks(*area, block, behind)?;
             }
         }
+        if !sums.is_changed() {
+            return Ok(false);
+        }
+        self.settle()?;
         sums.write()
     }
 
