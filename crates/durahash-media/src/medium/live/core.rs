@@ -362,7 +362,7 @@ impl<D: LiveDisk> Core<D> {
                 // Others change it to the same, or from the byte before to zero, which comes first or fails. So two
                 // threads may list a line, without harm.
                 if mark.swap(byte, Ordering::AcqRel) == 0 {
-                    slot.count_raised();
+                    slot.count_raised(1);
                 }
                 break;
             }

@@ -37,7 +37,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::barrier::next;
 use super::core::Core;
@@ -152,6 +152,15 @@ fn settle_sums<D: LiveSource>(disk: &D, pages: &mut BTreeSet<u64>) -> Result<()>
     Ok(())
 }
 
+/// True if all of these marks are zero, to which nobody stores.
+fn are_zero(marks: &[AtomicU8]) -> bool {
+    // SAFETY: bytes of atomics are words of atomics where they are aligned as these are, and any word is one. No access of
+    // another size is at the same time.
+    let (first, words, last) = unsafe { marks.align_to::<AtomicU64>() };
+    first.iter().chain(last).all(|mark| mark.load(Ordering::Relaxed) == 0)
+        && words.iter().fold(0, |any, word| any | word.load(Ordering::Relaxed)) == 0
+}
+
 fn check(region: &Region, off: u64) -> Result<()> {
     let inside = off.is_multiple_of(LINE_BYTES) && off <= region.len().saturating_sub(LINE_BYTES);
     if inside { Ok(()) } else { Err(Error::corrupt("a log entry points outside the pool", off)) }
@@ -252,17 +261,18 @@ impl<D: LiveDisk> Core<D> {
             let firsts = lines.clone().step_by(MARKS_AT_ONCE);
             for (first, marks) in firsts.zip(self.disk.marks(lines).chunks(MARKS_AT_ONCE)) {
                 // Nearly all are zero.
-                if marks.iter().fold(0, |any, mark| any | mark.load(Ordering::Relaxed)) == 0 {
+                if are_zero(marks) {
                     continue;
                 }
+                let listed = slot.dirty[parity].len();
+                slot.dirty[parity].reserve(MARKS_AT_ONCE as u64);
                 for (line, mark) in (first..).zip(marks) {
                     if mark.load(Ordering::Relaxed) != 0 {
                         mark.store(epoch as u8, Ordering::Relaxed);
-                        slot.dirty[parity].reserve(1);
                         slot.dirty[parity].push([line]);
-                        slot.raised.fetch_add(1, Ordering::Relaxed);
                     }
                 }
+                slot.count_raised(slot.dirty[parity].len() - listed);
             }
         }
         if slot.dirty[parity].len() > 0 {

@@ -137,9 +137,9 @@ impl Slot {
 }
 
 impl Slot {
-    /// A mark was raised from zero, by the thread that has the slot.
-    pub(super) fn count_raised(&self) {
-        self.raised.store(self.raised.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    /// So many marks were raised from zero, by the thread that has the slot.
+    pub(super) fn count_raised(&self, marks: u64) {
+        self.raised.store(self.raised.load(Ordering::Relaxed) + marks, Ordering::Relaxed);
     }
 }
 
