@@ -135,7 +135,7 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.append(key, Some(value)).await
     }
 
-    /// The values of many keys, in their order, several at once.
+    /// The values of many keys, in their order, several at once: of a key that is given twice, too.
     ///
     /// # Errors
     /// The first error of a [`get`](Self::get).

@@ -213,6 +213,11 @@ pub trait Storage: Send + Sync + 'static {
         false
     }
 
+    /// True if this is a copy of a pool in use, whatever its state word says.
+    fn is_copy(&self) -> bool {
+        false
+    }
+
     /// Counts of the log, if there is one.
     fn log_stats(&self) -> Option<LogStats> {
         None

@@ -233,11 +233,12 @@ impl<M: Medium> Pool<M> {
         }
         let removed_maps = medium.changes().map_or(0, Changes::removed_maps);
         let before = superblock.state(&medium);
+        let before = State { clean: before.clean && !medium.is_copy(), ..before };
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
         let lost = !before.clean && before.page_cache && !same_boot;
         let named = FileId(medium.load(&superblock.file));
-        let copied = !before.clean && medium.file_id().differs(named);
+        let copied = !before.clean && (medium.is_copy() || medium.file_id().differs(named));
         if (lost || copied) && !accept_suspect {
             return Err(if copied { ErrorKind::Copied } else { ErrorKind::PowerLoss }.into());
         }
@@ -322,8 +323,10 @@ impl<M: Medium> Pool<M> {
         self.store_state(self.state)?;
         if !self.read_only {
             let before = State::from_word(self.read_state.0);
-            // A cut is before this open, or has all of the above. But what no cut shows is told first.
-            if !medium.keeps_cuts() || self.lost.is_some() || before.page_cache {
+            // A cut is before this open, or has all of the above. But what no cut shows is told first; and who backs up beside
+            // this process takes the last batch that is noted for one of its own.
+            let is_told = self.lost.is_some() || before.page_cache || medium.changes().is_some();
+            if is_told || !medium.keeps_cuts() {
                 medium.sync(0, bytes)?;
             }
             self.gate.start();

@@ -33,6 +33,8 @@ use super::verbs::Post;
 pub(super) const AT_ONCE: usize = 8;
 /// Buddies read with word A: so many splits since the last look take no further batch.
 const BUDDIES: u32 = 4;
+/// Entries of a MainSegment that a look which goes with others reads at most.
+const TOGETHER_ITEMS: usize = 1024;
 /// Looks after which a segment whose word A keeps changing counts as damaged.
 const LAPS: u32 = 100_000;
 
@@ -196,7 +198,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Looks at the segments of several hashes by one batch, with the verbs of looks that run at once. `None` for those
-    /// whose segment is not cached, or is not as it was cached, or of which more must be read.
+    /// of whose segment too little is cached, or that is not as it was cached, or of which more must be read.
     pub(super) async fn look_together(
         &self,
         op: &Op<'_, F>,
@@ -206,6 +208,11 @@ impl<F: Fabric> Core<F> {
         let ask = |&hash| {
             let cur = self.cache.borrow().directory.find(hash);
             let known = self.known(op, cur, hash, Scope::Key)?;
+            // Else only a header would come, or more than is to go with others.
+            let range = known.table.as_ref().map(|table| table.range(fp(hash)));
+            if known.kept.is_none() && range.is_none_or(|range| range.len() > TOGETHER_ITEMS) {
+                return None;
+            }
             let asked = self.ask(&mut batch, cur, &known, hash, Scope::Key);
             Some((cur, hash, known, asked))
         };
@@ -239,7 +246,14 @@ impl<F: Fabric> Core<F> {
             return None;
         }
         let mut live = Vec::new();
-        let free = match self.first_free(a, known.offset, &seen.window, &mut live) {
+        let window = self.first_free(a, known.offset, &seen.window, &mut live);
+        if let Window::Other = window {
+            return None;
+        }
+        let mut cache = self.cache.borrow_mut();
+        cache.directory.learn(cur, place.bits, a.depth());
+        cache.saw(cur, a, known.offset, &live, op.tag);
+        let free = match window {
             Window::Free(idx, words) => Some((idx, words)),
             Window::End => None,
             Window::Other | Window::More => return None,
@@ -251,9 +265,6 @@ impl<F: Fabric> Core<F> {
             }
             _ => return None,
         };
-        let mut cache = self.cache.borrow_mut();
-        cache.directory.learn(cur, place.bits, a.depth());
-        cache.saw(cur, a, known.offset, &live, op.tag);
         let newer = newer(&live, hash, known.before);
         Some(Sight { newer, free, settled, early: seen.early, ..Sight::of(cur, a) })
     }

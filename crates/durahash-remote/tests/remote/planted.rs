@@ -149,6 +149,12 @@ fn churning(plan: &mut Plan) {
     (plan.chaos.stall_one_in, plan.chaos.stall_ns_max) = (100, 100_000);
 }
 
+/// The same, with puts and lookups of several keys at once.
+fn churning_together(plan: &mut Plan) {
+    churning(plan);
+    plan.many_one_in = 2;
+}
+
 /// The same with two keys, and a time by which all tasks have ended.
 fn turning(plan: &mut Plan) {
     churning(plan);
@@ -283,6 +289,7 @@ fn nothing_is_found_without_a_fault() {
         (&[], large, 3),
         (&[], splitting, 100),
         (&[], churning, 50),
+        (&[], churning_together, 50),
         (&[], turning, 30),
         (&[], returning, 50),
         (&[], joining, 20),

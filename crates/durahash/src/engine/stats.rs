@@ -38,7 +38,7 @@ pub struct Stats {
     pub durability: Durability,
     /// The mode that the pool is opened in for writing, if no other is asked for.
     pub sync_mode: SyncMode,
-    /// The number of this open; larger than that of every open before.
+    /// The number of this open; larger than that of every open before, but for those of which a loss of power has left nothing.
     pub epoch: u32,
     /// How long the open took, with as much of the recovery as the design does then.
     pub open_time: Duration,

@@ -386,15 +386,20 @@ impl<D: LiveDisk> Core<D> {
     #[inline]
     pub(super) fn call(&self) {
         if !self.is_due.load(Ordering::Relaxed) {
-            self.call_taker();
+            self.call_taker(false);
         }
     }
 
+    /// Has a snapshot taken as soon as there is a thread for it.
+    pub(super) fn call_at_once(&self) {
+        self.call_taker(true);
+    }
+
     #[cold]
-    fn call_taker(&self) {
+    fn call_taker(&self, at_once: bool) {
         if let Some(Wake { taker: Some((taker, every)), .. }) = self.wake.get()
             && !self.is_due.swap(true, Ordering::SeqCst)
-            && !taker.call(*every)
+            && !taker.call(if at_once { Duration::ZERO } else { *every })
         {
             // There is no thread that would. Stores of others may rely on this call by now.
             self.take_due();

@@ -752,6 +752,7 @@ impl Live<LiveFiles> {
         if is_open_copy && !accept_suspect {
             return Err(Error::from(ErrorKind::Copied).at_path(live.path()));
         }
+        live.is_copy = is_open_copy;
         live.background = Some(background::start(&live.core, mode));
         Ok(live)
     }

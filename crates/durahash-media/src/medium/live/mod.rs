@@ -152,6 +152,8 @@ pub(super) use parts::{Places, batches, part_of};
 pub struct Live<D: LiveDisk> {
     core: Arc<Core<D>>,
     strict: bool,
+    /// The file is a copy of one that was in use.
+    is_copy: bool,
     /// Tells this medium from others in what threads know of it.
     id: u64,
     /// Batches of operations with deferred drains ended in this epoch or before.
@@ -184,6 +186,7 @@ impl<D: LiveDisk + 'static> Live<D> {
         Ok(Live {
             core: Arc::new(core),
             strict,
+            is_copy: false,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             deferred: AtomicU64::new(0),
             found: Mutex::new(Some(found)),
@@ -380,6 +383,9 @@ impl<D: LiveDisk + 'static> Storage for Live<D> {
     }
     fn keeps_cuts(&self) -> bool {
         true
+    }
+    fn is_copy(&self) -> bool {
+        self.is_copy
     }
     fn log_stats(&self) -> Option<LogStats> {
         Some(self.core.stats())

@@ -81,9 +81,6 @@ pub(super) fn look<D: LiveSource>(disk: &D, head: &Head, accept_suspect: bool) -
     if head.closed {
         return Ok(Found::Base { to: found.0, pages: found.1 });
     }
-    if disk.file_id().differs(head.pool) && !accept_suspect {
-        return Err(ErrorKind::Copied.into());
-    }
     // Where a boot is not known it may be the same.
     let may_be_same = head.boot == disk.boot() || [head.boot, disk.boot()].contains(&[0; 2]);
     if let Err(why) = trusted
@@ -230,8 +227,7 @@ impl<D: LiveDisk> Core<D> {
         areas.dedup();
         lock(&self.base).areas = areas;
         *lock(&self.is_doubted) = true;
-        // Where there is a batch behind it, the head was on the disk before that. Else a closed one may be there only, as which
-        // the pool would need no live image.
+        // With a batch behind it, there is no closed head on the disk, as which the pool would need no live image.
         if head.closed || noted.last == head.at {
             self.settle()?;
         }
@@ -279,7 +275,8 @@ impl<D: LiveDisk> Core<D> {
             if strict {
                 self.commit(epoch);
             } else {
-                self.call();
+                // Processes that are killed one after the other, before an interval is over, would never write.
+                self.call_at_once();
             }
         }
         self.failure()

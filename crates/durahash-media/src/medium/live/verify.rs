@@ -379,6 +379,10 @@ impl<D: LiveDisk + 'static> DiskSums for Live<D> {
     }
 
     fn keep_only(&self, area: Option<SumArea>) {
+        if lock(&self.core.base).areas.len() > 1 {
+            // Until what names the other area is on the disk, a loss of power leaves this one's words. A failure is told later.
+            self.core.take_due();
+        }
         let mut base = lock(&self.core.base);
         base.areas.retain(|kept| Some(*kept) == area);
         if base.areas.is_empty() {

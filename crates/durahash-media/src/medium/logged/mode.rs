@@ -25,8 +25,8 @@ pub enum SyncMode {
     /// At once against the death of the process. Against the loss of power after so long, with a live image twice as
     /// long, and what the write that follows takes, which is more where the disk cannot keep up: what is left is
     /// everything up to some operation, and nothing after it. Whole milliseconds count. Changes that a killed process
-    /// had not written yet are in the page cache, and the next open writes them: until then the loss of power takes
-    /// them, however late.
+    /// had not written yet are in the page cache, and the next open writes them, or with a live image its first
+    /// snapshot: until then the loss of power takes them, however late.
     Interval(Duration),
     /// When it returns.
     Strict,

@@ -442,6 +442,7 @@ impl<M: Medium> Storage for Metered<M> {
         fn disk_sums() -> Option<&dyn DiskSums>;
         fn durability() -> Durability;
         fn keeps_cuts() -> bool;
+        fn is_copy() -> bool;
         fn log_stats() -> Option<LogStats>;
         fn new_uuid() -> Result<[u64; 2]>;
         fn boot_id() -> [u64; 2];

@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::{Durability, ErrorKind, Result};
 
 use super::super::map::Map;
 use super::bounds::{Bounds, Max, NONE};
@@ -176,6 +176,11 @@ impl Inner {
             if let Some(queue) = &inner.queue {
                 // Before anything goes: a kill leaves it to a pool that begins its opens anew, as a compaction makes it.
                 unless_full(inner.setting(NEXT, Some(queue.end())).map(drop))?;
+                let store = &handle.pool().store;
+                if store.durability() == Durability::Interval {
+                    // Nor does a loss of power give the same numbers to others.
+                    store.sync()?;
+                }
             }
             if let Some(beside) = &inner.beside
                 && !is_marked(beside)?
