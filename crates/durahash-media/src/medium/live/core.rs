@@ -109,6 +109,8 @@ pub(super) struct Core<D: LiveDisk> {
     pub(super) done: AtomicU64,
     /// Held while the base or a head is written; after `taker`, where both are.
     pub(super) base: Mutex<Base>,
+    /// Marks of a killed process are still to be found (`Core::scan`).
+    pub(super) unscanned: AtomicBool,
     /// Whether the head may be in the drive's cache only.
     pub(super) is_doubted: Mutex<bool>,
     /// Blocks that were found damaged when they were copied to the image.
@@ -146,6 +148,7 @@ impl<D: LiveDisk> Core<D> {
             taker: Mutex::new(Taker::new(head.at, disk.part_entries())),
             done: AtomicU64::new(0),
             base: Mutex::default(),
+            unscanned: AtomicBool::new(false),
             is_doubted: Mutex::default(),
             damaged: Mutex::default(),
             backing_up: Mutex::default(),
@@ -361,7 +364,8 @@ impl<D: LiveDisk> Core<D> {
             if found != byte_before(byte) || !self.copying.load(Ordering::Acquire) {
                 // Others change it to the same, or from the byte before to zero, which comes first or fails. So two
                 // threads may list a line, without harm.
-                if mark.swap(byte, Ordering::AcqRel) == 0 {
+                let before = mark.swap(byte, Ordering::AcqRel);
+                if before == 0 || self.unscanned.load(Ordering::Relaxed) {
                     slot.count_raised(1);
                 }
                 break;

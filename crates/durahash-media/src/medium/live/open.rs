@@ -20,11 +20,11 @@
 //! | O1 before anything is written (`settle`): the newest head is written again, as it is, in its place, and the drive's cache is emptied: it may have been there only. With batches behind a head that is not closed, that comes with the first snapshot | the same |
 //! | O2 if it is closed: a head that is not, over the other | the pool is in use; the image has everything |
 //! | O3 another epoch, in the header too; the ring goes on behind the noted batch | the same |
-//! | O4 *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
-//! | O5 the first snapshot. It has all these lines, so it is a cut of both processes | one more batch |
+//! | O4 by who takes the first snapshot: *each* line whose mark is not zero, whatever its value, gets this epoch's mark and is listed | marks are not zero |
+//! | O5 that snapshot. It has all these lines, so it is a cut of both processes | one more batch |
 //! | O6 before the first checkpoint: the pages of all batches from the head to the noted one (`checkpoint.rs`) | the same |
 //!
-//! The program begins behind O4, in `Strict` behind O5. Waits for the disk: heads; first pages and the first part of each of the last
+//! The program begins behind O3, in `Strict` behind O5. Waits for the disk: heads; first pages and the first part of each of the last
 //! batches, which are asked for before they are looked at; of a pool that was closed, O1 and O2.
 //!
 //! | Step, without it | If it stops after this step |
@@ -37,7 +37,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::barrier::next;
 use super::core::Core;
@@ -149,15 +149,6 @@ fn settle_sums<D: LiveSource>(disk: &D, pages: &mut BTreeSet<u64>) -> Result<()>
     Ok(())
 }
 
-/// True if all of these marks are zero, to which nobody stores.
-fn are_zero(marks: &[AtomicU8]) -> bool {
-    // SAFETY: bytes of atomics are words of atomics where they are aligned as these are, and any word is one. No access of
-    // another size is at the same time.
-    let (first, words, last) = unsafe { marks.align_to::<AtomicU64>() };
-    first.iter().chain(last).all(|mark| mark.load(Ordering::Relaxed) == 0)
-        && words.iter().fold(0, |any, word| any | word.load(Ordering::Relaxed)) == 0
-}
-
 fn check(region: &Region, off: u64) -> Result<()> {
     let inside = off.is_multiple_of(LINE_BYTES) && off <= region.len().saturating_sub(LINE_BYTES);
     if inside { Ok(()) } else { Err(Error::corrupt("a log entry points outside the pool", off)) }
@@ -249,37 +240,48 @@ impl<D: LiveDisk> Core<D> {
             base.noted_before = Some(noted.last);
             base.unsure_to = noted.last.batch;
         }
-        let slot = self.slot();
-        let parity = (epoch & 1) as usize;
+        self.unscanned.store(true, Ordering::Relaxed);
+        if strict {
+            self.commit(epoch);
+        } else if !head.closed {
+            // Processes that are killed one after the other, before an interval is over, would never write.
+            self.call_at_once();
+        }
+        self.failure()
+    }
+
+    /// O4, by who takes the first snapshot, in the epoch that it ends. A line that a thread stores to before the scan comes to it may
+    /// be listed by both.
+    pub(super) fn scan(&self, epoch: u64) {
+        let (slot, list) = (self.slot(), &self.slot().dirty[(epoch & 1) as usize]);
+        let (byte, mut raised) = (epoch as u8, 0);
         let (len, unused) = (self.disk.region().len(), self.disk.unused());
         for part in [0..unused.start.min(len), unused.end.min(len)..len] {
             let lines = part.start / LINE_BYTES..part.end / LINE_BYTES;
             let firsts = lines.clone().step_by(MARKS_AT_ONCE);
             for (first, marks) in firsts.zip(self.disk.marks(lines).chunks(MARKS_AT_ONCE)) {
                 // Nearly all are zero.
-                if are_zero(marks) {
+                if marks.iter().fold(0, |any, mark| any | mark.load(Ordering::Relaxed)) == 0 {
                     continue;
                 }
-                let listed = slot.dirty[parity].len();
-                slot.dirty[parity].reserve(MARKS_AT_ONCE as u64);
+                list.reserve(MARKS_AT_ONCE as u64);
                 for (line, mark) in (first..).zip(marks) {
-                    if mark.load(Ordering::Relaxed) != 0 {
-                        mark.store(epoch as u8, Ordering::Relaxed);
-                        slot.dirty[parity].push([line]);
+                    let found = mark.load(Ordering::Relaxed);
+                    if found == 0 {
+                        continue;
                     }
+                    // One that seems to be of this epoch may be of a process long ago. Else a thread makes it the same meanwhile, or
+                    // this does.
+                    if found != byte {
+                        let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+                        raised += u64::from(mark.compare_exchange(found, byte, set, seen).is_ok());
+                    }
+                    list.push([line]);
                 }
-                slot.count_raised(slot.dirty[parity].len() - listed);
             }
         }
-        if slot.dirty[parity].len() > 0 {
-            if strict {
-                self.commit(epoch);
-            } else {
-                // Processes that are killed one after the other, before an interval is over, would never write.
-                self.call_at_once();
-            }
-        }
-        self.failure()
+        slot.count_raised(raised);
+        self.unscanned.store(false, Ordering::Relaxed);
     }
 
     /// O1, before the first write to the pool's file. The last process may also have written pages through the cache, which are

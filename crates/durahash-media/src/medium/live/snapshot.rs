@@ -64,6 +64,9 @@ impl<D: LiveDisk> Core<D> {
 
     fn take(&self, taker: &mut Taker) -> io::Result<()> {
         let epoch = self.barrier.epoch();
+        if self.unscanned.load(Ordering::Relaxed) {
+            self.scan(epoch);
+        }
         // S1. A call that comes from now on is for the next one.
         self.is_due.store(false, Ordering::SeqCst);
         self.copying.store(true, Ordering::SeqCst);
