@@ -364,8 +364,10 @@ impl<D: LiveDisk> Core<D> {
             if found != byte_before(byte) || !self.copying.load(Ordering::Acquire) {
                 // Others change it to the same, or from the byte before to zero, which comes first or fails. So two
                 // threads may list a line, without harm.
+                // What the scan finds changed it does not count.
+                let is_first = self.unscanned.load(Ordering::Acquire);
                 let before = mark.swap(byte, Ordering::AcqRel);
-                if before == 0 || self.unscanned.load(Ordering::Relaxed) {
+                if before == 0 || is_first && before != byte {
                     slot.count_raised(1);
                 }
                 break;

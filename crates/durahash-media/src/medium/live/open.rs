@@ -254,7 +254,7 @@ impl<D: LiveDisk> Core<D> {
     /// be listed by both.
     pub(super) fn scan(&self, epoch: u64) {
         let (slot, list) = (self.slot(), &self.slot().dirty[(epoch & 1) as usize]);
-        let (byte, mut raised) = (epoch as u8, 0);
+        let byte = epoch as u8;
         let (len, unused) = (self.disk.region().len(), self.disk.unused());
         for part in [0..unused.start.min(len), unused.end.min(len)..len] {
             let lines = part.start / LINE_BYTES..part.end / LINE_BYTES;
@@ -265,6 +265,7 @@ impl<D: LiveDisk> Core<D> {
                     continue;
                 }
                 list.reserve(MARKS_AT_ONCE as u64);
+                let mut raised = 0;
                 for (line, mark) in (first..).zip(marks) {
                     let found = mark.load(Ordering::Relaxed);
                     if found == 0 {
@@ -278,10 +279,10 @@ impl<D: LiveDisk> Core<D> {
                     }
                     list.push([line]);
                 }
+                slot.count_raised(raised);
             }
         }
-        slot.count_raised(raised);
-        self.unscanned.store(false, Ordering::Relaxed);
+        self.unscanned.store(false, Ordering::Release);
     }
 
     /// O1, before the first write to the pool's file. The last process may also have written pages through the cache, which are

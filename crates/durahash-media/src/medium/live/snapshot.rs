@@ -64,7 +64,8 @@ impl<D: LiveDisk> Core<D> {
 
     fn take(&self, taker: &mut Taker) -> io::Result<()> {
         let epoch = self.barrier.epoch();
-        if self.unscanned.load(Ordering::Relaxed) {
+        let scans = self.unscanned.load(Ordering::Relaxed);
+        if scans {
             self.scan(epoch);
         }
         // S1. A call that comes from now on is for the next one.
@@ -91,6 +92,11 @@ impl<D: LiveDisk> Core<D> {
         for slot in &slots {
             let list = &slot.dirty[parity];
             lines.extend((0..list.len()).map(|i| list.get(i)[0]));
+        }
+        if scans {
+            // A thread may have listed lines, too, of which the batch would be too long.
+            lines.sort_unstable();
+            lines.dedup();
         }
         batch.reserve(lines.len());
         let mut missing = false;

@@ -290,12 +290,13 @@ fn damage_to_a_noted_batch_is_told_and_to_the_last_one_is_its_end() {
 }
 
 /// Threads store the next number to one of their lines, and beside it how far they had seen the next thread come. Snapshots,
-/// checkpoints and losses of power meanwhile: what is left has a prefix of each thread's stores, and what these had seen.
+/// checkpoints and losses of power meanwhile, and kills, behind which others go on at once: what is left has a prefix of each
+/// thread's stores, and what these had seen.
 #[test]
 fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
     const LINES: u64 = 61;
     for (threads, mode, rounds) in [(2, SyncMode::INTERVAL, 60), (3, SyncMode::Strict, 30)] {
-        let (disk, medium) = empty(mode);
+        let (mut disk, mut medium) = empty(mode);
         let counts: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
         let stop = AtomicBool::new(false);
         let line_of = |thread: u64, n: u64| 1 + thread * LINES + n % LINES;
@@ -323,33 +324,49 @@ fn a_loss_of_power_leaves_a_consistent_cut_of_all_threads() {
                 assert!(other >= *seen, "thread {thread} had seen {seen}, there is {other}");
             }
         };
-        thread::scope(|scope| {
-            for thread in 0..threads {
-                let (medium, counts, stop) = (&medium, &counts, &stop);
-                scope.spawn(move || {
-                    for n in 1.. {
-                        let other = &counts[((thread + 1) % threads) as usize];
-                        let seen = other.load(Ordering::Acquire);
-                        let off = line_of(thread, n) * 64;
-                        medium.store(word(medium, off + 8), seen);
-                        medium.store(word(medium, off), n);
-                        counts[thread as usize].store(n, Ordering::Release);
-                        if stop.load(Ordering::Relaxed) {
-                            break;
+        for _ in 0..3 {
+            stop.store(false, Ordering::Relaxed);
+            thread::scope(|scope| {
+                for thread in 0..threads {
+                    let (medium, counts, stop) = (&medium, &counts, &stop);
+                    scope.spawn(move || {
+                        for n in counts[thread as usize].load(Ordering::Relaxed) + 1.. {
+                            let other = &counts[((thread + 1) % threads) as usize];
+                            let seen = other.load(Ordering::Acquire);
+                            let off = line_of(thread, n) * 64;
+                            medium.store(word(medium, off + 8), seen);
+                            medium.store(word(medium, off), n);
+                            counts[thread as usize].store(n, Ordering::Release);
+                            if stop.load(Ordering::Relaxed) {
+                                break;
+                            }
                         }
-                    }
-                });
-            }
-            for round in 0..rounds {
-                let before: Vec<u64> = counts.iter().map(|n| n.load(Ordering::Acquire)).collect();
-                medium.sync(0, 0).unwrap();
-                if round % 4 == 0 {
-                    medium.steps().checkpoint().unwrap();
+                    });
                 }
-                check(disk.image(), &before);
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
+                // Also where something is wrong, so that the threads end.
+                let _stops = Stops(&stop);
+                for round in 0..rounds / 3 {
+                    let before: Vec<u64> =
+                        counts.iter().map(|n| n.load(Ordering::Acquire)).collect();
+                    medium.sync(0, 0).unwrap();
+                    if round % 4 == 0 {
+                        medium.steps().checkpoint().unwrap();
+                    }
+                    check(disk.image(), &before);
+                }
+            });
+            // Its stores may be in no snapshot.
+            (disk, medium) = open(disk.image(), mode).unwrap();
+        }
+    }
+}
+
+/// Says so when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
