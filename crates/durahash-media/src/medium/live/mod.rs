@@ -27,7 +27,8 @@
 //! - **S-4** A line that differs from the base with the noted batches has a mark, before it differs.
 //! - **S-5** While an epoch is copied, the first change of one of its lines in the next is preceded by a copy.
 //! - **S-6** No batch gets its final part if the live file had an error when it was written back before the last copy.
-//! - **S-7** Before the ring or the base is written, and before the first store, the head that was read is durable, and not closed.
+//! - **S-7** Before the ring or the base is written the head that was read is durable, and not closed; before the first store none on the
+//!   disk that would count is closed.
 //! - **S-8** A block of the base that has no mark in the area of check words, and no line in a batch behind the head, has the sum
 //!   that the base has for it. Only who writes the base writes that area: the image's bytes of it mean nothing.
 //!
