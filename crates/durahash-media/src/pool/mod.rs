@@ -323,9 +323,11 @@ impl<M: Medium> Pool<M> {
         self.store_state(self.state)?;
         if !self.read_only {
             let before = State::from_word(self.read_state.0);
-            // A cut is before this open, or has all of the above. But what no cut shows is told first; and who backs up beside
-            // this process takes the last batch that is noted for one of its own.
-            let is_told = self.lost.is_some() || before.page_cache || medium.changes().is_some();
+            // A cut is before this open, or has all of the above. But what no cut shows is told first; who backs up beside this
+            // process takes the last batch that is noted for one of its own; and behind a batch the pool that was closed is no
+            // more taken for this one, if it comes back into its place.
+            let is_told = self.lost.is_some() || before.page_cache || before.clean;
+            let is_told = is_told || medium.changes().is_some();
             if is_told || !medium.keeps_cuts() {
                 medium.sync(0, bytes)?;
             }

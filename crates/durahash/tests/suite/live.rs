@@ -280,7 +280,7 @@ fn copies_and_older_pools_are_found_out() {
     // One that was not closed, in the same way: its log does not lead to the live image.
     killed(&path, Design::Reh, HOUR, 100..150);
     fs::copy(&path, &old).unwrap();
-    killed(&path, Design::Reh, HOUR, 150..200);
+    killed(&path, Design::Reh, SyncMode::Strict, 150..200);
     fs::copy(&old, &path).unwrap();
     let refused = Options::new().open::<Map<u64, u64>>(&path).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::NoLiveImage { .. }), "{refused}");

@@ -21,12 +21,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use super::core::{Base, Core};
+use super::core::{Base, Core, io_of};
 use super::disk::LiveDisk;
 use super::head::{Head, Position, RING_OFF};
 use super::parts::{Lines, Pages, Ring};
 use super::sums::{PAGE, Sums, writing};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::medium::logged::disk::aligned;
 use crate::medium::logged::format::{BLOCK_BYTES, put};
 use crate::medium::{Line, sys};
@@ -326,14 +326,5 @@ impl<D: LiveDisk> Core<D> {
             Ok(()) => self.set_head(next),
             Err(e) => self.fail(&io_of(e)),
         }
-    }
-}
-
-pub(super) fn io_of(e: Error) -> io::Error {
-    match e.kind() {
-        ErrorKind::Io { source, .. } => {
-            source.raw_os_error().map_or_else(|| io::Error::other(""), io::Error::from_raw_os_error)
-        }
-        _ => io::Error::other("the log cannot be read"),
     }
 }

@@ -13,7 +13,7 @@ use super::disk::LiveDisk;
 use super::head::{Head, Header, Position, RING_OFF};
 use super::parts::{Batch, ENTRY_BYTES};
 use super::slot::Slot;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::medium::crew::Seat;
 use crate::medium::group::Group;
 use crate::medium::logged::Line;
@@ -468,5 +468,14 @@ impl<D: LiveDisk> Core<D> {
             checkpoints: count(&self.counts.checkpoints),
             private_bytes: 0,
         }
+    }
+}
+
+pub(super) fn io_of(e: Error) -> io::Error {
+    match e.kind() {
+        ErrorKind::Io { source, .. } => {
+            source.raw_os_error().map_or_else(|| io::Error::other(""), io::Error::from_raw_os_error)
+        }
+        _ => io::Error::other("the log cannot be read"),
     }
 }

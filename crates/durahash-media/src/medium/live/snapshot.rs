@@ -22,8 +22,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use super::barrier::next;
-use super::checkpoint::io_of;
-use super::core::{Core, Taker};
+use super::core::{Core, Taker, io_of};
 use super::disk::LiveDisk;
 use super::parts::Ring;
 use crate::medium::{LINE_BYTES, prefetch_line};

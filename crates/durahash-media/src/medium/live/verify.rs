@@ -19,8 +19,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard};
 
 use super::Live;
-use super::checkpoint::io_of;
-use super::core::{Base, Core};
+use super::core::{Base, Core, io_of};
 use super::disk::LiveDisk;
 use super::head::{Noted, Position};
 use super::open::Found;
