@@ -25,7 +25,10 @@ fn every_cut_is_recovered() {
             let is_round = looked.inside > 0 && looked.blocks > 4;
             let is_longer = looked.longer > 0 || !case.extends;
             let is_met = !case.live
-                || looked.torn > 0 && looked.spills > 0 && looked.damaged > budget(5, 100);
+                || looked.torn > 0
+                    && looked.spills > 0
+                    && looked.damaged > budget(5, 100)
+                    && looked.kills > 50;
             if looked.states + looked.inside >= enough && is_round && is_longer && is_met {
                 break;
             }
