@@ -95,7 +95,10 @@ impl Kind for Multi {
         } else {
             Ok(())
         };
-        words.extend(found.payloads.into_iter().map(|v| (h, v)));
+        // What was read of a writer that is gone may be of any key.
+        if is_whole_or_damaged(&read) {
+            words.extend(found.payloads.into_iter().map(|v| (h, v)));
+        }
         read
     }
 
@@ -174,6 +177,11 @@ impl Kind for Multi {
         let extra = engine.index.extra_count();
         engine.store.save(engine.map, EXTRA_COUNTER, extra.map_or(0, |count| count + 1));
     }
+}
+
+/// True if what was read is of one instant, as far as it is intact.
+fn is_whole_or_damaged(read: &Result<()>) -> bool {
+    read.as_ref().err().is_none_or(is_damage)
 }
 
 /// As that of maps.
@@ -382,6 +390,9 @@ impl Engine<Multi> {
             }
             Ok(())
         });
+        if !is_whole_or_damaged(&read) {
+            return read;
+        }
         let mut damage = read.err();
         for copy in copies {
             let sound = copy.and_then(|(record, pair)| {

@@ -1,5 +1,7 @@
 //! Lists that no writer makes, each record of which is sound: `check` tells of them.
 
+use std::time::Instant;
+
 use durahash_media::{Dram, Geometry, SyncMode};
 
 use super::super::data::Type;
@@ -8,6 +10,7 @@ use super::super::open::{self, CreateSpec};
 use super::super::settings::DesignOptions;
 use super::super::spec::MapSpec;
 use super::*;
+use crate::index::{Gone, IndexBase, IndexStats, MultiReader};
 
 const KEY: &[u8] = b"key";
 /// So many values of a key have a list: a bucket has four slots, of which one stays free.
@@ -104,4 +107,90 @@ fn two_lists_of_a_key_are_found() {
     assert_ne!(map.count(KEY).unwrap(), map.each_value(KEY, &mut |_| Ok(())).unwrap());
     let found = findings(map);
     assert!(matches!(found[..], [("MAP-2", _)]), "{found:?}");
+}
+
+/// An index whose writer goes while a list is read.
+struct Leaves(Handle<Multi>);
+
+impl IndexBase for Leaves {
+    type Slot = Scanned;
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        self.0.engine.index.scan(at, out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.0.engine.index.len()
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.0.engine.index.stats()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.0.engine.index.check(found)
+    }
+}
+
+impl MultiIndex for Leaves {
+    fn add(&self, _: u64, _: u64, _: &dyn Keys) -> Result<()> {
+        Err(ErrorKind::ReadOnly.into())
+    }
+
+    fn read(&self, h: u64, keys: &dyn Keys, found: &mut Values, f: MultiReader<'_>) -> Result<()> {
+        self.0.engine.index.read(h, keys, found, f)?;
+        Err(ErrorKind::WriterGone.into())
+    }
+
+    fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64> {
+        self.0.engine.index.count(h, keys)
+    }
+
+    fn remove_one(
+        &self,
+        _: u64,
+        _: &dyn Keys,
+        _: &mut dyn FnMut(u64) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        Err(ErrorKind::ReadOnly.into())
+    }
+
+    fn remove_all(&self, _: u64, _: &dyn Keys, _: Option<Gone<'_>>) -> Result<u64> {
+        Err(ErrorKind::ReadOnly.into())
+    }
+
+    fn wipe(&self, _: u64, _: Gone<'_>) -> Result<()> {
+        Err(ErrorKind::ReadOnly.into())
+    }
+
+    fn extra_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_walk_gives_nothing_that_was_read_while_the_writer_went() {
+    for of_what in [Type::Bytes, Type::U64] {
+        let handle = with_list();
+        let inner = Arc::clone(&handle.engine);
+        let map = Engine::<Multi>::new(
+            Box::new(Leaves(handle)),
+            (Arc::clone(&inner.store), inner.peers.clone()),
+            (0, &inner.format),
+            (Design::Pea, of_what, of_what),
+            (true, false),
+            Instant::now(),
+        )
+        .unwrap();
+        let mut unit = Vec::new();
+        map.each_hash(&mut |_, slots| {
+            unit.extend_from_slice(slots);
+            Ok(())
+        })
+        .unwrap();
+        let (mut words, mut pairs) = (Vec::new(), Vec::new());
+        let taken = Multi::take(&map, &mut unit, &mut words, &mut pairs);
+        assert!(matches!(taken.unwrap_err().kind(), ErrorKind::WriterGone));
+        assert!(words.is_empty() && pairs.is_empty());
+    }
 }
