@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  row, by the low bits of the hash: 8 counters of 16 bits
-//!      4       3      2     0
-//!  | 12 bits of the hash | used | count |      two counters for each entry; a count of 0 is a free counter
+//!      5       4      3     0
+//!  | 11 bits of the hash | used | count |      three counters for each entry; a count of 0 is a free counter
 //! ```
 //!
 //! A key that has no counter takes the one of its row that counts least, if that counts 1; else it lowers that. So keys
-//! that come once pass through, and those that come often stay, also where they are no entries. For every 48th eviction
-//! the counts of one row are halved, so those of all in twelve times as many evictions as there are entries.
+//! that come once pass through, and those that come often stay, also where they are no entries. From time to time the counts of one
+//! row are halved: those of all in 36 times as many evictions as there are entries.
 //!
 //! Counters with bits of the hash have two advantages over a sketch of counts alone of the same size (TinyLFU's): keys
 //! that come once, of which there are many, add nothing to others' counts, and the counts of what comes often outlive
@@ -20,12 +20,15 @@ use super::growing::{Growing, Now};
 use super::table::Table;
 
 const COUNTERS: usize = 8;
-const COUNTERS_PER_ENTRY: usize = 2;
-const EVICTIONS_PER_ROW: usize = 48;
+const COUNTERS_PER_ENTRY: usize = 3;
+/// Rows beside these: a cache of few entries knows many more keys than it has.
+const ROWS_MORE: usize = 192;
+/// Evictions for each row that entries have, until it is halved.
+const EVICTIONS_PER_ROW: usize = 96;
 
-const COUNT: u16 = 7;
-const USED: u16 = 8;
-const TAG: u16 = !15;
+const COUNT: u16 = 15;
+const USED: u16 = 16;
+const TAG: u16 = !31;
 
 /// Counters of a word.
 const LANES: usize = 4;
@@ -53,7 +56,7 @@ pub(super) struct Rows<'a>(Now<'a, { COUNTERS / LANES }, u64>);
 
 /// Rows for so many entries.
 fn rows(entries: usize) -> usize {
-    entries / (COUNTERS / COUNTERS_PER_ENTRY)
+    entries.saturating_mul(COUNTERS_PER_ENTRY) / COUNTERS + ROWS_MORE
 }
 
 /// The bits of a hash in its counter: neither those of its row nor those of its shard.
@@ -68,7 +71,7 @@ const fn all(counter: u16) -> u64 {
 
 /// The highest bit of each counter of a word that is that of a tag.
 fn with_tag(word: u64, tag: u16) -> u64 {
-    // The lowest four bits of a tag are 0, so nothing carries from one counter to the next.
+    // The lowest five bits of a tag are 0, so nothing carries from one counter to the next.
     let other = ((word ^ all(tag)) & all(TAG)) >> 1;
     let counts = (word & all(COUNT)) + all(0x7fff);
     counts & !(other + all(0x7fff)) & all(0x8000)
@@ -170,13 +173,13 @@ impl<'a> Rows<'a> {
         Row(self.0.of(hash))
     }
 
-    /// How often the key came, at most 7.
-    #[inline(always)]
-    pub(super) fn get(self, hash: u64) -> u16 {
-        Row::find(self.row(hash).words(), hash).map_or(0, |(_, counter)| counter & COUNT)
+    /// How often the key came, at most 15; and if the entry was hit since it came or since that was taken.
+    pub(super) fn get(self, hash: u64) -> (u16, bool) {
+        let counter = Row::find(self.row(hash).words(), hash).map_or(0, |(_, counter)| counter);
+        (counter & COUNT, counter & USED > 0)
     }
 
-    /// The same, and if the entry was hit since it came or since this was asked.
+    /// The same; from here on it was not hit.
     #[inline]
     pub(super) fn take_used(self, hash: u64) -> (u16, bool) {
         let row = self.row(hash);
@@ -210,8 +213,10 @@ impl Table for Frequencies {
     }
 
     fn evicting(&self, turn: usize) {
-        if turn.is_multiple_of(EVICTIONS_PER_ROW) {
-            Row(self.0.at(turn / EVICTIONS_PER_ROW % self.0.len())).halve();
+        let rows = self.0.len();
+        let every = (EVICTIONS_PER_ROW * rows.saturating_sub(ROWS_MORE) / rows).max(1);
+        if turn.is_multiple_of(every) {
+            Row(self.0.at(turn / every % rows)).halve();
         }
     }
 
@@ -253,8 +258,9 @@ mod tests {
             (0..50).for_each(|i| frequencies.hit(mix.mix(i)));
             (0..500).for_each(|i| frequencies.came(mix.mix(1 << 32 | round << 16 | i)));
         }
-        let known = (0..50).filter(|i| frequencies.rows().get(mix.mix(*i)) > 3).count();
-        let others = (0..500).filter(|i| frequencies.rows().get(mix.mix(1 << 32 | i)) > 1).count();
+        let known = (0..50).filter(|i| frequencies.rows().get(mix.mix(*i)).0 > 3).count();
+        let others =
+            (0..500).filter(|i| frequencies.rows().get(mix.mix(1 << 32 | i)).0 > 1).count();
         assert!(known > 45 && others < 5, "{known} {others}");
         // Used once.
         assert!(
@@ -262,7 +268,7 @@ mod tests {
                 && !frequencies.rows().take_used(mix.mix(0)).1
         );
         // Evictions halve all counts, but none to nothing.
-        (0..EVICTIONS_PER_ROW * frequencies.0.len() * 3).for_each(|i| frequencies.evicting(i));
-        assert!((0..50).all(|i| frequencies.rows().get(mix.mix(i)) <= 1));
+        (0..EVICTIONS_PER_ROW * frequencies.0.len() * 4).for_each(|i| frequencies.evicting(i));
+        assert!((0..50).all(|i| frequencies.rows().get(mix.mix(i)).0 <= 1));
     }
 }

@@ -26,6 +26,7 @@ mod cells;
 mod frequencies;
 mod ghost;
 mod sharded;
+mod window;
 
 mod lru;
 mod random;

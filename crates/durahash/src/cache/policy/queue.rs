@@ -7,7 +7,7 @@ pub(super) struct Queue(VecDeque<u64>);
 
 /// Places of a ring of so many hashes that wait for others.
 fn spare(len: usize) -> usize {
-    len / 16 + 64
+    len / 16 + 32
 }
 
 impl Queue {
@@ -38,7 +38,7 @@ impl Queue {
 
     /// Gives places back that nothing needs, nor soon will.
     #[inline]
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let len = self.0.len();
         if self.0.capacity() > len + 2 * spare(len) {
             self.0.shrink_to(len + spare(len));

@@ -1,24 +1,30 @@
 //! By frequency: W-TinyLFU (Einziger, Friedman and Manes, ACM Transactions on Storage 13, 2017) over first-in, first-out
 //! queues, whose hits move nothing.
 //!
-//! A new entry comes into a window, a tenth of all. From its end it is held against an entry of the main queue, of the
-//! oldest three the one whose key came least of late; the others go round once more. It stays in place of that one if it
-//! was hit in the window or its key came more often, and else is the victim. The frequencies are also those of keys that
-//! went: what comes again and again stays in the end.
+//! A new entry comes into a window. From its end it is held against the next to go of the main queue: the oldest that was not
+//! hit since it was looked at last; the others go round once more. It stays in place of that one if its key came
+//! more often of late, or as often and it was hit in the window, and else is the victim. The frequencies are also those
+//! of keys that went: what comes again and again stays in the end.
+//!
+//! The window grows and shrinks with what comes again of what went ([`window`](super::window)). While it is wide, what was used last comes
+//! again soon: then an entry stays if it was hit in the window, or if its key came as often.
 
 use super::frequencies::{Frequencies, Rows};
 use super::queue::Queue;
 use super::sharded::Queues;
+use super::table::Table;
+use super::window::{Origin, Window};
 
-/// The part of the entries that the window has: one in so many.
-const WINDOW_PART: usize = 10;
-/// How many of the main queue are looked at.
-const OLDEST: usize = 3;
+/// The most of the main queue that go round for one victim.
+const ROUND: usize = 12;
+/// What is saved of an entry that was hit, beside how often its key came: that counts up to 3.
+const USED: u8 = 4;
 
 #[derive(Default)]
 pub(super) struct TinyLfu {
     window: Queue,
     main: Queue,
+    share: Window,
 }
 
 impl Queues for TinyLfu {
@@ -26,23 +32,35 @@ impl Queues for TinyLfu {
 
     fn insert(&mut self, hash: u64, frequencies: &Frequencies) {
         frequencies.came(hash);
+        self.share.came(hash, self.len());
         self.push(hash);
     }
 
     fn pop(&mut self, frequencies: &Frequencies) -> Option<u64> {
+        let (rows, entries) = (frequencies.rows(), self.len());
         // A shard that new entries do not come to keeps a part of its window.
-        if self.window.len() <= self.len() / WINDOW_PART * 3 / 4 {
-            return self.main.pop().or_else(|| self.window.pop());
-        }
-        let rows = frequencies.rows();
-        let Some(candidate) = self.window.pop() else { return self.main.pop() };
-        let Some((victim, least)) = self.rarest(rows) else { return Some(candidate) };
-        let (count, is_used) = rows.take_used(candidate);
-        let stays = is_used || count > least;
-        let (kept, gone) = if stays { (candidate, victim) } else { (victim, candidate) };
-        self.main.push(kept);
+        let is_short = self.window.len() <= self.share.size(entries) * 3 / 4;
+        let candidate = if is_short { None } else { self.window.pop() };
+        let (gone, from) = match (candidate, self.oldest(rows)) {
+            (Some(candidate), Some((victim, least))) => {
+                let (count, is_used) = rows.take_used(candidate);
+                let stays = if self.share.is_wide() {
+                    is_used || count >= least
+                } else {
+                    count + u16::from(is_used) > least
+                };
+                self.main.push(if stays { candidate } else { victim });
+                if stays { (victim, Origin::Main) } else { (candidate, Origin::Window) }
+            }
+            (None, Some((victim, _))) => {
+                self.main.shrink();
+                (victim, Origin::Main)
+            }
+            (candidate, None) => (candidate.or_else(|| self.window.pop())?, Origin::Window),
+        };
+        self.share.went(gone, from, entries);
         // What the next pop asks for, which is a while away where there are several shards.
-        [self.window.peek(0), self.main.peek(0), self.main.peek(1), self.main.peek(2)]
+        [self.window.peek(0), self.main.peek(0), self.main.peek(1)]
             .into_iter()
             .flatten()
             .for_each(|hash| rows.fetch(hash));
@@ -52,12 +70,19 @@ impl Queues for TinyLfu {
     fn each(&self, frequencies: &Frequencies, f: &mut dyn FnMut(u64, u8)) {
         let rows = frequencies.rows();
         for queue in [&self.main, &self.window] {
-            queue.each(&mut |hash| f(hash, rows.get(hash) as u8));
+            queue.each(&mut |hash| {
+                let (count, is_used) = rows.get(hash);
+                f(hash, count.min(3) as u8 | if is_used { USED } else { 0 });
+            });
         }
     }
 
     fn restore(&mut self, hash: u64, known: u8, frequencies: &Frequencies) {
-        (0..known).for_each(|_| frequencies.came(hash));
+        let is_used = known & USED > 0;
+        (u8::from(is_used)..known & !USED).for_each(|_| frequencies.came(hash));
+        if is_used {
+            frequencies.hit(hash);
+        }
         self.push(hash);
     }
 
@@ -71,7 +96,7 @@ impl Queues for TinyLfu {
     }
 
     fn bytes(&self) -> usize {
-        self.window.bytes() + self.main.bytes()
+        self.window.bytes() + self.main.bytes() + self.share.bytes()
     }
 }
 
@@ -79,27 +104,30 @@ impl TinyLfu {
     fn push(&mut self, hash: u64) {
         self.window.push(hash);
         // While nothing is evicted, the window's excess is the main queue's.
-        while self.window.len() > self.len() / WINDOW_PART + 1 {
+        while self.window.len() > self.share.size(self.len()) + 1 {
             let Some(oldest) = self.window.pop() else { return };
             self.main.push(oldest);
         }
     }
 
-    /// Takes that one of the oldest of the main queue whose key came least; and how often that was.
-    fn rarest(&mut self, rows: Rows<'_>) -> Option<(u64, u16)> {
-        let (mut oldest, count) = ([0; OLDEST], OLDEST.min(self.main.len()));
-        for hash in &mut oldest[..count] {
-            *hash = self.main.pop_to_push()?;
+    /// Takes the next to go of the main queue, and how often its key came: the oldest that was not hit, or that one of the oldest
+    /// whose key came least.
+    fn oldest(&mut self, rows: Rows<'_>) -> Option<(u64, u16)> {
+        let mut rarest: Option<(u64, u16)> = None;
+        for _ in 0..ROUND.min(self.main.len()) {
+            let hash = self.main.pop_to_push()?;
+            let (count, is_used) = rows.take_used(hash);
+            let is_rarer = !is_used || rarest.is_none_or(|(_, least)| count < least);
+            let goes_round = if is_rarer {
+                rarest.replace((hash, count)).map(|(other, _)| other)
+            } else {
+                Some(hash)
+            };
+            goes_round.into_iter().for_each(|hash| self.main.push(hash));
+            if !is_used {
+                break;
+            }
         }
-        // All are asked for before any is compared: their lines come at once.
-        let [one, two, three] = oldest;
-        let counts = [rows.get(one), rows.get(two), rows.get(three)];
-        let mut rarest = 0;
-        for i in 1..count {
-            let is_rarer = counts[i] < counts[rarest];
-            let kept = if is_rarer { std::mem::replace(&mut rarest, i) } else { i };
-            self.main.push(oldest[kept]);
-        }
-        (count > 0).then(|| (oldest[rarest], counts[rarest]))
+        rarest
     }
 }
