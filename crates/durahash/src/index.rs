@@ -320,6 +320,9 @@ pub trait Index: IndexBase<Slot = u64> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn get(&self, h: u64) -> Result<Option<u64>>;
 
+    /// Starts to fetch the slot that `h` would get, which was looked up just now.
+    fn prefetch_slot(&self, _h: u64) {}
+
     /// The payloads of many hashes, into `out`, which is as long.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
-use crate::util::counter::{STRIPE, STRIPES, Stripe};
+use crate::util::counter::{STRIPES, Stripe, stripe};
 
 /// How many threads are on the way, by stripes: a thread counts itself in its own one.
 #[derive(Default)]
@@ -19,7 +19,7 @@ impl Arrivals {
     /// The caller looks something up, and is on the way to it.
     #[inline]
     pub(crate) fn enter(&self) -> Arrival<'_> {
-        let count = &self.0[STRIPE.get()].0;
+        let count = &self.0[stripe() % STRIPES].0;
         count.fetch_add(1, Ordering::SeqCst);
         if cfg!(not(target_arch = "x86_64")) {
             // A locked instruction of x86 is a fence.

@@ -6,13 +6,14 @@
 //! does not fit into that waits until the bucket is free and room was made. Where nothing is evicted there is no such allowance.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use durahash_media::{Error, Limit};
 
 use crate::cache::Policy;
 use crate::cache::policy::Evict;
 use crate::index::Room;
+use crate::util::counter::Counter;
 
 /// A bound that is none.
 pub(super) const NONE: u64 = u64::MAX;
@@ -44,7 +45,7 @@ struct Used {
     entries: AtomicI64,
     bytes: AtomicI64,
     /// Places in the hands of all threads. Who waits for one has none: threads do not wait for one another.
-    places: AtomicU64,
+    places: Counter,
 }
 
 /// A bound as a number that sums are compared with.
@@ -110,14 +111,14 @@ impl Bounds {
 
     /// A place for nothing, which says that a thread is about to change what is stored.
     pub(super) fn hand(&self) -> Place<'_> {
-        self.used.places.fetch_add(1, Ordering::Relaxed);
+        self.used.places.add(1);
         OWN.set(OWN.get() + 1);
         Place { bounds: self, entries: 0, bytes: 0 }
     }
 
     /// True if other threads have places, for which this one may wait: they wait for none of its own.
     pub(super) fn are_others_at_it(&self) -> bool {
-        OWN.get() == 0 && self.used.places.load(Ordering::Relaxed) > 0
+        OWN.get() == 0 && self.used.places.change() > 0
     }
 
     /// Reserves a place, if there is room.
@@ -223,7 +224,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.bounds.add(-self.entries, -self.bytes);
-        self.bounds.used.places.fetch_sub(1, Ordering::Relaxed);
+        self.bounds.used.places.add(-1);
         OWN.set(OWN.get() - 1);
     }
 }

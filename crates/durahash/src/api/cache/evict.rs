@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 
 use durahash_media::Result;
 
@@ -138,6 +137,10 @@ impl Inner {
                 Some(bounds) => {
                     self.fetch_to_insert(h);
                     let is_new = engine.index.get(h)?.is_none();
+                    if is_new {
+                        // It comes while another entry goes.
+                        engine.index.prefetch_slot(h);
+                    }
                     Some(self.place_of(bounds, is_new, (bytes, 0), |_| false)?)
                 }
                 None => None,
@@ -395,7 +398,7 @@ impl Inner {
                 place.take_over(if bounds.has_bytes() { bytes } else { 0 });
                 let has_expired = expiry != NEVER && is_over(expiry, self.time.now());
                 let count = if has_expired { &self.went.expired } else { &self.went.evicted };
-                count.fetch_add(1, Ordering::Relaxed);
+                count.add(1);
                 return Ok(Some(place));
             }
             // The thread that has removed it tells of it, or did.
@@ -424,7 +427,7 @@ impl Inner {
 
     /// Takes note that an entry was removed because it has expired.
     pub(super) fn note_expired(&self, h: u64, key: &[u8], value: &[u8]) {
-        self.went.expired.fetch_add(1, Ordering::Relaxed);
+        self.went.expired.add(1);
         if let Some(bounds) = &self.bounds {
             bounds.add(-1, -self.bytes(key, value));
             if let Some(order) = &bounds.order {
@@ -449,8 +452,8 @@ impl Inner {
             max_bytes_used: max.1,
             eviction: (max != (None, None)).then_some(policy),
             policy_bytes: bounds.and_then(|b| b.order.as_ref()).map_or(0, |order| order.bytes()),
-            evicted: self.went.evicted.load(Ordering::Relaxed),
-            expired: self.went.expired.load(Ordering::Relaxed),
+            evicted: self.went.evicted.get(),
+            expired: self.went.expired.get(),
         })
     }
 

@@ -35,6 +35,7 @@ use crate::engine::settings::{CacheOptions, DesignOptions};
 use crate::engine::spec::MapSpec;
 use crate::engine::walk::Place;
 use crate::engine::{Kind, Single, lock};
+use crate::util::counter::Counter;
 
 /// The end of the name of the map beside that of a cache.
 pub(in crate::api) const SUFFIX: &str = ".cache";
@@ -105,12 +106,11 @@ impl Counts {
 }
 
 /// How many entries were removed: evicted, and because they had expired. Those of opens before that ended by a close are
-/// among them. Each eviction changes it: not in the lines that hits read.
-#[repr(align(128))]
+/// among them.
 #[derive(Default)]
 pub(super) struct Went {
-    pub(super) evicted: AtomicU64,
-    pub(super) expired: AtomicU64,
+    pub(super) evicted: Counter,
+    pub(super) expired: Counter,
 }
 
 /// See the module.
@@ -165,7 +165,7 @@ impl Inner {
             round: Mutex::default(),
         };
         for (key, count) in inner.counts() {
-            count.store(inner.setting(key, None)?.unwrap_or(0), Ordering::Relaxed);
+            count.add(inner.setting(key, None)?.unwrap_or(0) as i64);
         }
         if !handle.pool().store.is_read_only() {
             inner.bounds = inner.bounds(options)?;
@@ -300,14 +300,14 @@ impl Inner {
         Ok(option.or(kept).unwrap_or_default())
     }
 
-    fn counts(&self) -> [(u64, &AtomicU64); 2] {
+    fn counts(&self) -> [(u64, &Counter); 2] {
         [(EVICTED, &self.went.evicted), (EXPIRED, &self.went.expired)]
     }
 
     /// Stores how many entries were removed, if any were.
     fn store_counts(&self) -> Result<()> {
         for (key, count) in self.counts() {
-            let count = count.load(Ordering::Relaxed);
+            let count = count.get();
             if count != 0 {
                 self.setting(key, Some(count))?;
             }

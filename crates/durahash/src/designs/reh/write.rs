@@ -156,11 +156,18 @@ impl<M: Medium> Reh<M> {
     ) -> Option<Option<u64>> {
         let found = self.look_in(h, sought, |lock, version, _| lock.is_free_at(version))?;
         if found.is_none() && room.is_for_new() {
-            let free = self.full & !self.meta(sought.entry()).live();
-            let bucket = self.bucket(sought.entry()).ok().filter(|_| free != 0)?;
-            self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
+            self.prefetch_free(h, sought.entry())?;
         }
         Some(found)
+    }
+
+    /// Starts to fetch the slot that `h` gets in a bucket; `None` if none is free.
+    #[inline(always)]
+    pub(super) fn prefetch_free(&self, h: u64, bucket: u64) -> Option<()> {
+        let free = self.full & !self.meta(bucket).live();
+        let bucket = self.bucket(bucket).ok().filter(|_| free != 0)?;
+        self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
+        Some(())
     }
 
     #[inline(always)]
