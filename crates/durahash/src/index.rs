@@ -321,7 +321,7 @@ pub trait Index: IndexBase<Slot = u64> {
     fn get(&self, h: u64) -> Result<Option<u64>>;
 
     /// Starts to fetch the slot that `h` would get, which was looked up just now.
-    fn prefetch_slot(&self, _h: u64) {}
+    fn prefetch_to_insert(&self, _h: u64) {}
 
     /// The payloads of many hashes, into `out`, which is as long.
     ///

@@ -446,8 +446,8 @@ impl Options {
         /// [done](crate::Cache::done) with it: for those who keep a file for each entry, say. From the open that says so
         /// on the pool always does. Changes of the cache take turns then, and what goes is written once more. Of an entry that
         /// is damaged nothing is told. What goes needs room before it gives room back: in a pool of
-        /// [`max_bytes`](Options::max_bytes) without any, changes that need it to go fail with [`Full`](crate::ErrorKind::Full), until entries are removed
-        /// or the pool is opened with more; so let the cache's own bound be the lower one by a good part.
+        /// [`max_bytes`](Options::max_bytes) without any, changes that need it to go fail with [`Full`](crate::ErrorKind::Full) until
+        /// others are removed by hand; so let the cache's own bound be the lower one by a good part.
         ///
         /// ```
         /// use durahash::{Cache, Options};

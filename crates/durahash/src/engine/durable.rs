@@ -192,8 +192,8 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
         self.seen(self.index.get(h))
     }
 
-    fn prefetch_slot(&self, h: u64) {
-        self.index.prefetch_slot(h);
+    fn prefetch_to_insert(&self, h: u64) {
+        self.index.prefetch_to_insert(h);
     }
 
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {

@@ -77,24 +77,30 @@ impl Counter {
 
     /// The same of a change that may be negative.
     pub(crate) fn change(&self) -> i64 {
-        self.0.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum()
+        self.0.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.0.load(Ordering::Acquire)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
     use std::thread;
 
     use super::*;
 
-    /// More threads than stripes, one generation after another.
+    /// More threads at once than stripes, one generation after another.
     #[test]
     fn every_addition_counts() {
         let counter = Counter::default();
+        let all = Barrier::new(3 * STRIPES);
         for _ in 0..3 {
             thread::scope(|scope| {
                 for _ in 0..3 * STRIPES {
-                    scope.spawn(|| (0..1000).for_each(|i| counter.add(1 + i % 2)));
+                    scope.spawn(|| {
+                        counter.add(0);
+                        all.wait();
+                        (0..1000).for_each(|i| counter.add(1 + i % 2));
+                    });
                 }
             });
         }

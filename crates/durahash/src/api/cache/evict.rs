@@ -139,7 +139,7 @@ impl Inner {
                     let is_new = engine.index.get(h)?.is_none();
                     if is_new {
                         // It comes while another entry goes.
-                        engine.index.prefetch_slot(h);
+                        engine.index.prefetch_to_insert(h);
                     }
                     Some(self.place_of(bounds, is_new, (bytes, 0), |_| false)?)
                 }

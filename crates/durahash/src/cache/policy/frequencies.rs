@@ -8,7 +8,7 @@
 //!
 //! A key that has no counter takes the one of its row that counts least, if that counts 1; else it lowers that. So keys
 //! that come once pass through, and those that come often stay, also where they are no entries. From time to time the counts of one
-//! row are halved: those of all in 36 times as many evictions as there are entries.
+//! row are halved: those of all in 36 times as many evictions as there are entries, or more of these where they are few.
 //!
 //! Counters with bits of the hash have two advantages over a sketch of counts alone of the same size (TinyLFU's): keys
 //! that come once, of which there are many, add nothing to others' counts, and the counts of what comes often outlive

@@ -4,7 +4,7 @@
 //! evictions take, and a few bits for each entry in a table found by hash, which lookups raise without a lock.
 //!
 //! ```text
-//!  hit --------------------------------------------> table: frequencies (4 bytes an entry), or cells (2)
+//!  hit --------------------------------------------> table: frequencies (6 bytes an entry), or cells (2)
 //!                                                      |
 //!  inserted, removed, victim --> lock of a shard --> queues (8 bytes a node), what is gone, ghosts (2.5, S3-FIFO)
 //! ```
@@ -59,8 +59,9 @@ use tiny_lfu::TinyLfu;
 pub enum Policy {
     /// None: an insert into a full cache fails.
     None,
-    /// What was looked up least often of late, of the oldest: frequencies also count for keys that went, so a new entry
-    /// stays only if its key comes more often, or if it is hit soon (W-TinyLFU over queues).
+    /// The oldest that was not used, or a new entry if its key came less often of late: frequencies also count for keys that
+    /// went. How long new ones are kept, and how much their use counts, follows from what comes again (W-TinyLFU over queues); an open
+    /// begins that anew.
     #[default]
     TinyLfu,
     /// About the one that was used least recently (CLOCK).

@@ -182,9 +182,8 @@ impl<Q: Queues> Evict for Sharded<Q> {
     }
 
     fn next_victim(&self) -> Option<Victim> {
-        // Threads that take one at once may take the same.
-        let turn = self.turn.0.load(Ordering::Relaxed);
-        self.turn.0.store(turn.wrapping_add(1), Ordering::Relaxed);
+        // Two that take the same turn would wait for one shard, and again for the next.
+        let turn = self.turn.0.fetch_add(1, Ordering::Relaxed);
         let first = self.fuller(turn);
         (0..self.shards.len()).find_map(|i| {
             let shard = &self.shards[(first + i) & (self.shards.len() - 1)];

@@ -131,13 +131,13 @@ fn an_order_is_restored_for_what_is_there() {
 
 /// Also where entries come and go by themselves and none is evicted.
 #[test]
-fn an_entry_takes_at_most_19_bytes() {
+fn an_entry_takes_few_bytes() {
     for entries in [20_000, 100_000, 300_000] {
         for (policy, evict) in all(entries) {
             let most = |what| {
                 let each = evict.bytes() as f64 / entries as f64;
                 println!("{policy} of {entries}, {what}: {each:.2} bytes an entry");
-                assert!(each <= 19.0);
+                assert!(each <= if policy == Policy::TinyLfu { 19.0 } else { 16.0 });
             };
             (0..entries).for_each(|i| evict.inserted(MIX.mix(i)));
             most("full");

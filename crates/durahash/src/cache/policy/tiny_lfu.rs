@@ -32,13 +32,13 @@ impl Queues for TinyLfu {
 
     fn insert(&mut self, hash: u64, frequencies: &Frequencies) {
         frequencies.came(hash);
-        self.share.came(hash, self.len());
+        self.share.came(hash, self.len() + 1);
         self.push(hash);
     }
 
     fn pop(&mut self, frequencies: &Frequencies) -> Option<u64> {
         let (rows, entries) = (frequencies.rows(), self.len());
-        // A shard that new entries do not come to keeps a part of its window.
+        // A window that is to grow does, and that of a shard to which none come keeps a part.
         let is_short = self.window.len() <= self.share.size(entries) * 3 / 4;
         let candidate = if is_short { None } else { self.window.pop() };
         let (gone, from) = match (candidate, self.oldest(rows)) {

@@ -234,7 +234,7 @@ impl<M: Medium> Reh<M> {
     /// Starts to fetch the line of the bucket in which `h` probably is, while the metadata are
     /// fetched.
     #[inline(always)]
-    fn prefetch_preferred(&self, h: u64, bucket: u64) {
+    fn prefetch_slot(&self, h: u64, bucket: u64) {
         let off = bucket * BUCKET_BYTES + u64::from(preferred_slot(h)) * SLOT_BYTES;
         self.medium().region().speculate(off);
     }
@@ -264,7 +264,7 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
-        self.prefetch_preferred(h, sought.entry());
+        self.prefetch_slot(h, sought.entry());
         self.look_in(h, &sought, |lock, version, _| lock.validate(version))
     }
 
@@ -313,7 +313,7 @@ impl<M: Medium> Reh<M> {
     fn approach_one(&self, h: u64) -> Option<Sought<'_, u32>> {
         let sought = self.directory.seek(h)?;
         self.metas.prefetch(sought.entry());
-        self.prefetch_preferred(h, sought.entry());
+        self.prefetch_slot(h, sought.entry());
         Some(sought)
     }
 
@@ -331,7 +331,7 @@ impl<M: Medium> Reh<M> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
             let bucket = self.find(h)?;
-            self.prefetch_preferred(h, bucket);
+            self.prefetch_slot(h, bucket);
             let lock = self.meta(bucket).lock();
             let version = lock.read(medium);
             if !self.still(h, bucket) {
@@ -492,7 +492,7 @@ impl<M: Medium> Index for Reh<M> {
         })
     }
 
-    fn prefetch_slot(&self, h: u64) {
+    fn prefetch_to_insert(&self, h: u64) {
         if let Some(sought) = self.directory.seek(h) {
             self.prefetch_free(h, sought.entry());
         }
@@ -520,7 +520,7 @@ impl<M: Medium> Index for Reh<M> {
     fn read_once(&self, h: u64, f: impl FnOnce(u64)) -> Option<bool> {
         operation(self.medium(), || {
             let sought = self.directory.seek(h)?;
-            self.prefetch_preferred(h, sought.entry());
+            self.prefetch_slot(h, sought.entry());
             let found = self.look_in(h, &sought, |lock, version, found| {
                 if let Some(payload) = found {
                     f(payload);
